@@ -11,20 +11,8 @@ from navarchos.drain import DrainPlan
 from navarchos.errors import ConfigError
 from navarchos.logs import get_logger
 from navarchos.operator.api import v1alpha1 as api
+from navarchos.operator.drains import decide as decisions
 from navarchos.operator.drains.cordon import NodeCordoner
-from navarchos.operator.drains.decide import (
-    Action,
-    AdoptDrain,
-    CordonNode,
-    DropOwnership,
-    EvictPods,
-    Observation,
-    Read,
-    ReleaseDrain,
-    Report,
-    UncordonNode,
-    decide,
-)
 from navarchos.operator.drains.events import DrainEvents
 from navarchos.operator.drains.evictions import DrainRuntime, EvictionDispatcher
 from navarchos.operator.drains.memory import DrainMemory
@@ -126,11 +114,11 @@ class DrainReconciler(Reconciler):
 
     def _reconcile(self, drain: api.NodeDrain) -> Result:
         seen = self._observe(drain)
-        while isinstance(decision := decide(seen), Read):
+        while isinstance(decision := decisions.decide(seen), decisions.Read):
             seen = self._read(seen, decision)
         report, refusal = decision.report, self._act(seen, decision.actions)
         if refusal is not None:
-            report = Report.CORDON_REFUSED
+            report = decisions.Report.CORDON_REFUSED
         wait = self._persist(seen, report, refusal) if report is not None else 0.0
         if refusal is not None:
             raise refusal
@@ -142,7 +130,7 @@ class DrainReconciler(Reconciler):
 
     # Observe
 
-    def _observe(self, drain: api.NodeDrain) -> Observation:
+    def _observe(self, drain: api.NodeDrain) -> decisions.Observation:
         """Return the observation as far as it needs no request."""
         remembered = self._memory.of(drain.metadata.name)
         clock, is_suspended = self._parts.clock, self._parts.is_suspended
@@ -150,7 +138,7 @@ class DrainReconciler(Reconciler):
             settings: DrainSettings | ConfigError = DrainSettings.from_spec(drain.spec)
         except ConfigError as error:
             settings = error
-        return Observation(
+        return decisions.Observation(
             drain=drain,
             settings=settings,
             now=clock.now().replace(microsecond=0),
@@ -164,26 +152,28 @@ class DrainReconciler(Reconciler):
             status_wait=remembered.status_wait,
         )
 
-    def _read(self, seen: Observation, read: Read) -> Observation:
+    def _read(self, seen: decisions.Observation, read: decisions.Read) -> decisions.Observation:
         """Return the observation with one more read."""
         seen = replace(seen, reads=seen.reads | {read})
         match read:
-            case Read.NODE:
+            case decisions.Read.NODE:
                 return replace(seen, node=self._nodes.find(seen.drain))
-            case Read.LIVE_NODE:
+            case decisions.Read.LIVE_NODE:
                 return replace(seen, node=self._nodes.fetch(seen.drain))
-            case Read.PODS:
+            case decisions.Read.PODS:
                 return self._with_plan(seen, self._pods.from_cache)
-            case Read.LIVE_PODS:
+            case decisions.Read.LIVE_PODS:
                 return self._with_plan(seen, self._pods.from_server)
-            case Read.LIVE_DRAIN:
+            case decisions.Read.LIVE_DRAIN:
                 live = self._drains.fetch(seen.drain.metadata.name)
                 is_same = live is not None and live.metadata.uid == seen.drain.metadata.uid
                 return replace(seen, live_drain=live if is_same else None)
             case _:
                 assert_never(read)
 
-    def _with_plan(self, seen: Observation, read: Callable[..., DrainPlan | None]) -> Observation:
+    def _with_plan(
+        self, seen: decisions.Observation, read: Callable[..., DrainPlan | None]
+    ) -> decisions.Observation:
         if isinstance(seen.settings, ConfigError):
             return seen
         plan = read(seen.drain, seen.settings.options, seen.now)
@@ -193,23 +183,25 @@ class DrainReconciler(Reconciler):
 
     # Act
 
-    def _act(self, seen: Observation, actions: tuple[Action, ...]) -> ApiError | None:
+    def _act(
+        self, seen: decisions.Observation, actions: tuple[decisions.Action, ...]
+    ) -> ApiError | None:
         """Carry out the actions; return the error if the server refuses to cordon the node."""
         drain = seen.drain
         for action in actions:
             match action:
-                case AdoptDrain(node_uid):
+                case decisions.AdoptDrain(node_uid):
                     self._adopt(drain, node_uid)
-                case ReleaseDrain():
+                case decisions.ReleaseDrain():
                     self._release(drain)
-                case CordonNode(node, message):
+                case decisions.CordonNode(node, message):
                     return self._cordon(drain, node, message)
-                case DropOwnership(node):
+                case decisions.DropOwnership(node):
                     self._nodes.drop_ownership(node)
-                case UncordonNode():
+                case decisions.UncordonNode():
                     if self._nodes.uncordon(drain):
                         self._events.node_uncordoned(drain)
-                case EvictPods(requests, settings):
+                case decisions.EvictPods(requests, settings):
                     self._parts.dispatcher.send(drain, requests, settings.options)
                 case _:
                     assert_never(action)
@@ -252,7 +244,9 @@ class DrainReconciler(Reconciler):
 
     # Persist
 
-    def _persist(self, seen: Observation, report: Report, refusal: ApiError | None) -> float:
+    def _persist(
+        self, seen: decisions.Observation, report: decisions.Report, refusal: ApiError | None
+    ) -> float:
         """Write the status, unless it is stored already or it is too early.
 
         Returns:

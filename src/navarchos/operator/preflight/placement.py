@@ -16,9 +16,7 @@ import msgspec
 
 from navarchos.client.selectors import Operator
 from navarchos.operator.preflight.kinds import PersistentVolume, PlanNode, PlanPod, VolumeClaim
-from navarchos.placement import node_rules
-from navarchos.placement.kinds import NodeSelector, NodeSelectorTerm
-from navarchos.placement.pod_rules import PodAffinityRule, PodIndex
+from navarchos.placement import kinds, node_rules, pod_rules
 
 __all__ = ["PlacementCheck", "PlacementFailure", "UnplaceablePod"]
 
@@ -130,7 +128,7 @@ class PlacementCheck:
         volumes: Mapping[str, PersistentVolume] | None,
     ) -> None:
         self._nodes = {node.metadata.name: node for node in nodes}
-        self._pod_index = PodIndex()
+        self._pod_index = pod_rules.PodIndex()
         by_node: dict[str, list[PlanPod]] = defaultdict(list)
         for pod in pods:
             if pod.spec.node_name and not pod.is_finished:
@@ -142,7 +140,7 @@ class PlacementCheck:
         self._claims, self._volumes = claims, volumes
         self._max_free: dict[str, float] = {}
         self._classes: dict[bytes, _EquivalenceClass] = {}
-        self._affinities: dict[bytes, PodAffinityRule] = {}
+        self._affinities: dict[bytes, pod_rules.PodAffinityRule] = {}
 
     def unplaceable(self, node: str, leaving: Sequence[PlanPod]) -> Iterator[UnplaceablePod]:
         """Yield the pods of a node that would fit nowhere if all of them moved now."""
@@ -228,14 +226,14 @@ class PlacementCheck:
             )
         return self._classes[key]
 
-    def _affinity(self, pod: PlanPod) -> PodAffinityRule:
+    def _affinity(self, pod: PlanPod) -> pod_rules.PodAffinityRule:
         affinity, metadata = pod.spec.affinity, pod.metadata
         to_pods = (affinity.pod_affinity, affinity.pod_anti_affinity) if affinity else None
         key = msgspec.json.encode(
             (metadata.namespace, metadata.labels, to_pods), order="deterministic"
         )
         if key not in self._affinities:
-            self._affinities[key] = PodAffinityRule(pod, self._pod_index, self._nodes)
+            self._affinities[key] = pod_rules.PodAffinityRule(pod, self._pod_index, self._nodes)
         return self._affinities[key]
 
     def _bound(self, pod: PlanPod) -> list[PersistentVolume]:
@@ -328,13 +326,13 @@ def _free(node: PlanNode, pods: Iterable[PlanPod]) -> node_rules.ResourceAmounts
     return free
 
 
-def _required(pod: PlanPod) -> NodeSelector | None:
+def _required(pod: PlanPod) -> kinds.NodeSelector | None:
     affinity = pod.spec.affinity.node_affinity if pod.spec.affinity is not None else None
     return affinity.required if affinity is not None else None
 
 
-def _names_a_node(selector: NodeSelector | None) -> bool:
-    def does(term: NodeSelectorTerm) -> bool:
+def _names_a_node(selector: kinds.NodeSelector | None) -> bool:
+    def does(term: kinds.NodeSelectorTerm) -> bool:
         named = (e for e in term.match_expressions if e.key == _HOSTNAME)
         return bool(term.match_fields) or any(e.operator == Operator.IN for e in named)
 

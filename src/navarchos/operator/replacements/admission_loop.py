@@ -11,18 +11,12 @@ from navarchos.clock import Clock
 from navarchos.logs import get_logger
 from navarchos.operator.api import v1alpha1 as api
 from navarchos.operator.reasons import Reason, WaitReason
+from navarchos.operator.replacements import status as statuses
 from navarchos.operator.replacements.admission import admit_with_budgets
 from navarchos.operator.replacements.budgets import BudgetLookup
 from navarchos.operator.replacements.events import ReplacementEvents
 from navarchos.operator.replacements.metrics import ReplacementMetrics
 from navarchos.operator.replacements.snapshot import ClusterSnapshot
-from navarchos.operator.replacements.status import (
-    failed_attempt_status,
-    released_status,
-    reserved_status,
-    stalled_status,
-    waiting_status,
-)
 from navarchos.operator.throttle import ScanThrottle, delay_factor
 from navarchos.parallel import WorkerPool
 from navarchos.runtime import OUTDATED_READ, CachedClient
@@ -144,24 +138,24 @@ class AdmissionLoop:
 
     def _start(self, replacement: api.NodeReplacement) -> None:
         """Occupy a slot. The node itself is not changed yet."""
-        saved = self._write((replacement, reserved_status(replacement, self._clock.now())))
+        saved = self._write((replacement, statuses.reserved_status(replacement, self._clock.now())))
         if saved is not None:
             self._events.moved(replacement, saved)
 
     def _expire(self, replacement: api.NodeReplacement) -> None:
         now = self._clock.now()
-        failed = failed_attempt_status(
+        failed = statuses.failed_attempt_status(
             replacement, Reason.PENDING_PODS_TIMEOUT, WaitReason.PENDING_PODS.message, now
         )
         # Nothing must be undone: the node never had a slot or a drain.
         with_failure = msgspec.structs.replace(replacement, status=failed)
-        saved = self._write((replacement, released_status(with_failure, now)))
+        saved = self._write((replacement, statuses.released_status(with_failure, now)))
         if saved is not None:
             self._events.expired(saved)
 
     def _release_slot(self, replacement: api.NodeReplacement) -> None:
         """Record that a node is stalled; the next run gives its slot to another node."""
-        saved = self._write((replacement, stalled_status(replacement, self._clock.now())))
+        saved = self._write((replacement, statuses.stalled_status(replacement, self._clock.now())))
         if saved is not None:
             self._events.stalled(saved)
 
@@ -175,7 +169,7 @@ class AdmissionLoop:
         factor = delay_factor(len(waiting))
         changes: list[_Change] = []
         for name, reason in waiting.items():
-            status = waiting_status(by_name[name], reason, now)
+            status = statuses.waiting_status(by_name[name], reason, now)
             if status is None:
                 continue
             before, due = known.get(name, (None, 0.0))

@@ -16,34 +16,10 @@ from navarchos.operator.names import DRAIN_COMPLETED_LABEL
 from navarchos.operator.nodes import NODES, Node
 from navarchos.operator.reasons import Reason
 from navarchos.operator.replacements import attempt_drain
+from navarchos.operator.replacements import status as statuses
 from navarchos.operator.replacements.events import ReplacementEvents
-from navarchos.operator.replacements.status import (
-    advanced_status,
-    drained_status,
-    failed_attempt_status,
-    node_gone_status,
-    only_pod_counts_changed,
-    released_status,
-    reset_requested,
-    reset_status,
-    with_drain_report,
-)
 from navarchos.operator.replacements.steps import decide
-from navarchos.operator.replacements.steps.decision import (
-    Action,
-    Advance,
-    Complete,
-    CompleteWithoutNode,
-    CreateDrain,
-    Decision,
-    DeleteDrain,
-    FailAttempt,
-    KeepCordon,
-    NoAction,
-    Observation,
-    RecordNodeUid,
-    ReleaseSlot,
-)
+from navarchos.operator.replacements.steps import decision as decisions
 from navarchos.operator.throttle import DeferredWrites
 
 __all__ = ["RBAC", "Pipeline"]
@@ -101,8 +77,8 @@ class Pipeline:
             Conflict: Another client changed an object since it was read; read it again.
             NotFound: An object was deleted since it was read; read it again.
         """
-        if reset_requested(replacement):
-            return self._save(replacement, reset_status(replacement, self._clock.now()))
+        if statuses.reset_requested(replacement):
+            return self._save(replacement, statuses.reset_status(replacement, self._clock.now()))
         step = replacement.status.current
         if not step.in_flight:
             # Perhaps another process finished this node. A write that this process has deferred
@@ -114,7 +90,7 @@ class Pipeline:
         seen, decision = self._decide(observed)
         if observed.drain is not None:
             self._propagate_pause(replacement, observed.drain)
-        if isinstance(decision, RecordNodeUid):
+        if isinstance(decision, decisions.RecordNodeUid):
             return self._clients.replacements.patch(
                 replacement, {"spec": {"nodeUID": decision.uid}}
             )
@@ -124,42 +100,46 @@ class Pipeline:
             return self._save(replacement, seen.replacement.status)
         return self._save(replacement, self._act(seen, decision))
 
-    def _observe(self, replacement: api.NodeReplacement) -> Observation:
+    def _observe(self, replacement: api.NodeReplacement) -> decisions.Observation:
         """Read the objects that the current step decides from."""
         step = replacement.status.current
         match step:
             case api.Step.WAITING:
-                return Observation(replacement, node=self._node(replacement))
+                return decisions.Observation(replacement, node=self._node(replacement))
             case api.Step.RESERVED:
                 if (drain := self._own_drain(replacement)) is not None:
                     return self._with_report(replacement, drain)
                 if self._is_abandoned(replacement):
-                    return Observation(replacement, is_abandoned=True)
+                    return decisions.Observation(replacement, is_abandoned=True)
                 # The drain itself asks the API server before it changes the node.
-                return Observation(replacement, node=self._node(replacement))
+                return decisions.Observation(replacement, node=self._node(replacement))
             case api.Step.CORDONED | api.Step.DRAINING | api.Step.RELEASING:
                 return self._with_report(replacement, self._own_drain(replacement))
             case api.Step.DONE | api.Step.FAILED:
-                return Observation(replacement)
+                return decisions.Observation(replacement)
             case _:
                 assert_never(step)
 
     def _with_report(
         self, replacement: api.NodeReplacement, drain: api.NodeDrain | None
-    ) -> Observation:
+    ) -> decisions.Observation:
         if drain is None:
-            return Observation(replacement)
-        status = with_drain_report(replacement, drain, self._clock.now())
-        return Observation(msgspec.structs.replace(replacement, status=status), drain)
+            return decisions.Observation(replacement)
+        status = statuses.with_drain_report(replacement, drain, self._clock.now())
+        return decisions.Observation(msgspec.structs.replace(replacement, status=status), drain)
 
-    def _decide(self, observed: Observation) -> tuple[Observation, RecordNodeUid | Action]:
+    def _decide(
+        self, observed: decisions.Observation
+    ) -> tuple[decisions.Observation, decisions.RecordNodeUid | decisions.Action]:
         """Return the first decision that is not `Advance`, and the replacement in that step."""
         deadline = _deadline(observed.drain)
-        decision: Decision = decide(observed)
-        while isinstance(decision, Advance):
+        decision: decisions.Decision = decide(observed)
+        while isinstance(decision, decisions.Advance):
             replacement = observed.replacement
-            status = advanced_status(replacement, decision.to, self._clock.now(), deadline=deadline)
-            observed = Observation(
+            status = statuses.advanced_status(
+                replacement, decision.to, self._clock.now(), deadline=deadline
+            )
+            observed = decisions.Observation(
                 msgspec.structs.replace(replacement, status=status), observed.drain
             )
             decision = decide(observed)
@@ -198,29 +178,31 @@ class Pipeline:
             drain = self._clients.drains.fetch(name)
         return drain if drain is not None and attempt_drain.belongs_to(drain, replacement) else None
 
-    def _act(self, observed: Observation, action: Action) -> api.NodeReplacementStatus:
+    def _act(
+        self, observed: decisions.Observation, action: decisions.Action
+    ) -> api.NodeReplacementStatus:
         """Carry out an action, and return the status that is true afterwards."""
         now, replacement, drain = self._clock.now(), observed.replacement, observed.drain
         status = replacement.status
         match action:
-            case NoAction():
+            case decisions.NoAction():
                 pass
-            case CreateDrain():
+            case decisions.CreateDrain():
                 status = self._create_drain(replacement, now)
-            case Complete():
+            case decisions.Complete():
                 status = self._complete(replacement, drain, now)
-            case CompleteWithoutNode():
-                status = node_gone_status(replacement, now)
-            case FailAttempt(reason, message):
-                status = failed_attempt_status(replacement, reason, message, now)
-            case DeleteDrain():
+            case decisions.CompleteWithoutNode():
+                status = statuses.node_gone_status(replacement, now)
+            case decisions.FailAttempt(reason, message):
+                status = statuses.failed_attempt_status(replacement, reason, message, now)
+            case decisions.DeleteDrain():
                 if drain is not None:
                     self._clients.drains.delete(drain)
-            case KeepCordon():
+            case decisions.KeepCordon():
                 self._keep_cordon(drain)
-                status = released_status(replacement, now)
-            case ReleaseSlot():
-                status = released_status(replacement, now)
+                status = statuses.released_status(replacement, now)
+            case decisions.ReleaseSlot():
+                status = statuses.released_status(replacement, now)
             case _:
                 assert_never(action)
         return status
@@ -237,7 +219,7 @@ class Pipeline:
                 raise  # deleted in between: try again
             if not attempt_drain.belongs_to(found, replacement):
                 message = f"NodeDrain {name} belongs to another object; delete it"
-                return failed_attempt_status(replacement, Reason.NAME_TAKEN, message, now)
+                return statuses.failed_attempt_status(replacement, Reason.NAME_TAKEN, message, now)
             self._clients.drains.observe(found)
         return replacement.status
 
@@ -255,7 +237,7 @@ class Pipeline:
         self._keep_cordon(drain)  # mutant: cordon-of-a-drained-node-undone
         at = drain.status.completion_timestamp if drain is not None else None
         self._label(replacement, at or now)
-        return drained_status(replacement, now)
+        return statuses.drained_status(replacement, now)
 
     def _label(self, replacement: api.NodeReplacement, at: datetime) -> None:
         """Label the node as drained (OP-24), unless it is another node by now.
@@ -299,7 +281,9 @@ class Pipeline:
         self, replacement: api.NodeReplacement, status: api.NodeReplacementStatus
     ) -> api.NodeReplacement:
         name = replacement.metadata.name
-        if only_pod_counts_changed(replacement.status, status) and self._deferred.due_in(name):
+        if statuses.only_pod_counts_changed(replacement.status, status) and self._deferred.due_in(
+            name
+        ):
             return replacement
         saved = self._clients.replacements.patch_status(
             replacement, api.status_diff(replacement.status, status)

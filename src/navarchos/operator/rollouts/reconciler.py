@@ -10,15 +10,10 @@ from navarchos.errors import ConfigError
 from navarchos.logs import get_logger
 from navarchos.operator.api import v1alpha1 as api
 from navarchos.operator.clients import OWNER_INDEX, OperatorClients
+from navarchos.operator.rollouts import status as statuses
 from navarchos.operator.rollouts.children import ChildReconciler, ChildSync
 from navarchos.operator.rollouts.events import RolloutEvents
 from navarchos.operator.rollouts.plan import make_plan, reprioritize
-from navarchos.operator.rollouts.status import (
-    StatusInputs,
-    compute_status,
-    initial_status,
-    only_counts_changed,
-)
 from navarchos.operator.throttle import DeferredWrites, ScanThrottle, delay_factor
 from navarchos.parallel import WorkerPool
 from navarchos.runtime import (
@@ -108,13 +103,13 @@ class RolloutReconciler(Reconciler):
             return self._expire(rollout)
         nodes = self._nodes(rollout)
         synced = self._write_children(rollout, nodes)
-        inputs = StatusInputs(
+        inputs = statuses.StatusInputs(
             nodes=nodes,
             children=synced.children,
             drains=self._drains(synced.children),
             creation_error=str(synced.failure) if synced.failure else "",
         )
-        saved = self._report(rollout, compute_status(rollout, inputs, self._clock.now()))
+        saved = self._report(rollout, statuses.compute_status(rollout, inputs, self._clock.now()))
         if synced.failure is not None:
             raise synced.failure
         if synced.unfinished:
@@ -129,7 +124,9 @@ class RolloutReconciler(Reconciler):
         """Write a status, unless all its changes may be deferred."""
         name = rollout.metadata.name
         factor = delay_factor(len(status.nodes))
-        if only_counts_changed(rollout.status, status) and self._deferred.due_in(name, factor):
+        if statuses.only_counts_changed(rollout.status, status) and self._deferred.due_in(
+            name, factor
+        ):
             return rollout
         saved = self._save(rollout, status)
         self._deferred.clear(name)
@@ -140,7 +137,7 @@ class RolloutReconciler(Reconciler):
         if not self._clients.nodes.informer.catch_up(_CATCH_UP_TIMEOUT):
             raise CacheNotCaughtUp(str(self._clients.nodes.resource))
         plan = make_plan(rollout.spec, self._clients.nodes.list())
-        return self._save(rollout, initial_status(rollout, plan, self._clock.now()))
+        return self._save(rollout, statuses.initial_status(rollout, plan, self._clock.now()))
 
     def _nodes(self, rollout: api.NodeRollout) -> tuple[api.PlannedNode, ...]:
         """Return the planned nodes, with new priorities if the spec was edited."""

@@ -9,20 +9,15 @@ from typing import Any, Final
 import msgspec
 import yaml
 
-from navarchos.testing.apiserver.bodies import WriteOptions, json_name
-from navarchos.testing.apiserver.kinds import Kind
-from navarchos.testing.apiserver.objects import JsonObject, JsonValue, encode, meta
+from navarchos.testing.apiserver import bodies, kinds, objects, requests, store, writes
+from navarchos.testing.apiserver import status as statuses
 from navarchos.testing.apiserver.ownership import (
     field_manager,
     fieldsets,
     managed_fields,
     typed_values,
 )
-from navarchos.testing.apiserver.requests import Target
 from navarchos.testing.apiserver.schema import Schema
-from navarchos.testing.apiserver.status import Cause, StatusError, bad_request, conflict, not_found
-from navarchos.testing.apiserver.store import Entry, entry_key
-from navarchos.testing.apiserver.writes import Api, create, modify
 
 __all__ = ["apply", "apply_to", "configuration_errors", "read_configuration"]
 
@@ -32,7 +27,7 @@ _LAST_APPLIED: Final = "kubectl.kubernetes.io/last-applied-configuration"
 _TIME_TAG: Final = "tag:yaml.org,2002:timestamp"
 
 
-def configuration_errors(config: JsonObject, schema: Schema) -> str:
+def configuration_errors(config: objects.JsonObject, schema: Schema) -> str:
     """Return the errors of a configuration as one text; empty if there are none."""
     found = [f"{path}: {text}" if path else text for path, text in _check(config, schema, "")]
     if len(found) < 2:
@@ -40,7 +35,7 @@ def configuration_errors(config: JsonObject, schema: Schema) -> str:
     return "\n  ".join(["errors:", *found])
 
 
-def _check(value: JsonValue, schema: Schema, path: str) -> Iterator[tuple[str, str]]:
+def _check(value: objects.JsonValue, schema: Schema, path: str) -> Iterator[tuple[str, str]]:
     if value is None or not schema.type:
         return
     if schema.type == "object":
@@ -51,7 +46,7 @@ def _check(value: JsonValue, schema: Schema, path: str) -> Iterator[tuple[str, s
         yield path, text
 
 
-def _check_map(value: JsonValue, schema: Schema, path: str) -> Iterator[tuple[str, str]]:
+def _check_map(value: objects.JsonValue, schema: Schema, path: str) -> Iterator[tuple[str, str]]:
     if not isinstance(value, dict):
         yield path, f"expected map, got {_go_wrapper(value)}"
         return
@@ -63,7 +58,7 @@ def _check_map(value: JsonValue, schema: Schema, path: str) -> Iterator[tuple[st
         yield from _check(item, typed_values.schema_below(schema, key), at)
 
 
-def _check_list(value: JsonValue, schema: Schema, path: str) -> Iterator[tuple[str, str]]:
+def _check_list(value: objects.JsonValue, schema: Schema, path: str) -> Iterator[tuple[str, str]]:
     if not isinstance(value, list):
         yield path, f"expected list, got {_go_wrapper(value)}"
         return
@@ -84,14 +79,15 @@ def _check_list(value: JsonValue, schema: Schema, path: str) -> Iterator[tuple[s
             yield from _check(item, schema.items, path + at)
 
 
-def _scalar_error(value: JsonValue, schema: Schema) -> str:
+def _scalar_error(value: objects.JsonValue, schema: Schema) -> str:
     wanted = schema.type
     if wanted in {"integer", "number"} and (
         isinstance(value, bool) or not isinstance(value, int | float)
     ):
         return f"expected numeric (int or float), got {_GO_TYPES.get(type(value), 'object')}"
     if wanted == "string" and not isinstance(value, str):
-        return f"expected string, got &value.valueUnstructured{{Value:{encode(value).decode()}}}"
+        shown = objects.encode(value).decode()
+        return f"expected string, got &value.valueUnstructured{{Value:{shown}}}"
     if wanted == "boolean" and not isinstance(value, bool):
         return f"expected boolean, got {_go_wrapper(value)}"
     if wanted == "int-or-string" and schema.format and isinstance(value, dict | list):
@@ -99,18 +95,18 @@ def _scalar_error(value: JsonValue, schema: Schema) -> str:
     return ""
 
 
-def _go_wrapper(value: JsonValue) -> str:
+def _go_wrapper(value: objects.JsonValue) -> str:
     """Return a value as Go prints structured-merge-diff's wrapper of it."""
     return f"&{{{_go_value(value)}}}"
 
 
-def _go_value(value: JsonValue) -> str:
+def _go_value(value: objects.JsonValue) -> str:
     if isinstance(value, dict):
         pairs = (f"{key}:{_go_value(item)}" for key, item in sorted(value.items()))
         return f"map[{' '.join(pairs)}]"
     if isinstance(value, list):
         return f"[{' '.join(map(_go_value, value))}]"
-    return value if isinstance(value, str) else encode(value).decode()
+    return value if isinstance(value, str) else objects.encode(value).decode()
 
 
 class _Loader(yaml.SafeLoader):
@@ -136,30 +132,30 @@ _Loader.yaml_implicit_resolvers = {
 }
 
 
-def read_configuration(raw: bytes, options: WriteOptions) -> JsonObject:
+def read_configuration(raw: bytes, options: bodies.WriteOptions) -> objects.JsonObject:
     """Decode a configuration: YAML, or JSON, which is a subset of YAML.
 
     Raises:
         StatusError: 400, the text cannot be read, or has a repeated key and validation is strict.
     """
     try:
-        found: JsonValue = msgspec.json.decode(raw)
+        found: objects.JsonValue = msgspec.json.decode(raw)
         repeated: list[str] = []
     except (msgspec.DecodeError, UnicodeDecodeError):
         found, repeated = _read_yaml(raw)
     if found is None:
         found = {}
     if not isinstance(found, dict):
-        raise bad_request(
+        raise statuses.bad_request(
             "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot"
-            f" unmarshal {json_name(found)} into Go value of type map[string]interface {{}}"
+            f" unmarshal {bodies.json_name(found)} into Go value of type map[string]interface {{}}"
         )
     if repeated:
         _report(repeated, options)
     return found
 
 
-def _read_yaml(raw: bytes) -> tuple[JsonValue, list[str]]:
+def _read_yaml(raw: bytes) -> tuple[objects.JsonValue, list[str]]:
     try:
         loader = _Loader(raw)
         try:
@@ -167,15 +163,15 @@ def _read_yaml(raw: bytes) -> tuple[JsonValue, list[str]]:
         finally:
             loader.dispose()
     except yaml.YAMLError as error:
-        raise bad_request(
+        raise statuses.bad_request(
             f"error decoding YAML: error converting YAML to JSON: yaml: {error}"
         ) from error
 
 
-def _report(repeated: list[str], options: WriteOptions) -> None:
+def _report(repeated: list[str], options: bodies.WriteOptions) -> None:
     if options.field_validation == "Strict":
         listed = "\n  ".join(repeated)
-        raise bad_request(
+        raise statuses.bad_request(
             "error strict decoding YAML: error converting YAML to JSON: yaml: unmarshal errors:\n"
             f"  {listed}"
         )
@@ -184,8 +180,13 @@ def _report(repeated: list[str], options: WriteOptions) -> None:
 
 
 def apply(
-    api: Api, target: Target, config: JsonObject, options: WriteOptions, *, force: bool = False
-) -> tuple[Entry, bool]:
+    api: writes.Api,
+    target: requests.Target,
+    config: objects.JsonObject,
+    options: bodies.WriteOptions,
+    *,
+    force: bool = False,
+) -> tuple[store.Entry, bool]:
     """Apply a configuration as the field manager `options.manager`.
 
     Returns:
@@ -198,49 +199,56 @@ def apply(
     options.applying = True
     write = field_manager.field_write(api.kinds, target.kind, options.manager, target.subresource)
 
-    def change(live: JsonObject) -> JsonObject:
+    def change(live: objects.JsonObject) -> objects.JsonObject:
         return apply_to(write, live, config, force=force)
 
     with api.store.transaction():
-        key = entry_key(target.namespace, target.name)
+        key = store.entry_key(target.namespace, target.name)
         if api.store.get(target.kind.bucket, key) is None:
             if target.subresource:
-                raise not_found(target.kind.resource, target.name)
+                raise statuses.not_found(target.kind.resource, target.name)
             return _create(api, target, change, options), True
-        return modify(api, target, change, options), False
+        return writes.modify(api, target, change, options), False
 
 
 def _create(
-    api: Api, target: Target, change: Callable[[JsonObject], JsonObject], options: WriteOptions
-) -> Entry:
+    api: writes.Api,
+    target: requests.Target,
+    change: Callable[[objects.JsonObject], objects.JsonObject],
+    options: bodies.WriteOptions,
+) -> store.Entry:
     kind, name = target.kind, target.name
     obj = change({})
-    if uid := meta(obj).get("uid"):
+    if uid := objects.meta(obj).get("uid"):
         why = (
             f"uid mismatch: the provided object specified uid {uid}, and no existing object was"
             " found"
         )
-        raise conflict(kind.resource, name, why)
-    found = meta(obj).get("name")
+        raise statuses.conflict(kind.resource, name, why)
+    found = objects.meta(obj).get("name")
     if not found:
-        raise bad_request(
+        raise statuses.bad_request(
             f"the name of the object ({name} based on URL) was undeterminable: name must be"
             " provided"
         )
     if found != name:
-        raise bad_request(
+        raise statuses.bad_request(
             f"the name of the object ({found}) does not match the name on the URL ({name})"
         )
-    meta(obj).pop("resourceVersion", None)  # there is no version to conflict with
-    return create(api, kind, target.namespace, obj, options)
+    objects.meta(obj).pop("resourceVersion", None)  # there is no version to conflict with
+    return writes.create(api, kind, target.namespace, obj, options)
 
 
 def apply_to(
-    write: field_manager.FieldWrite, live: JsonObject, config: JsonObject, *, force: bool
-) -> JsonObject:
+    write: field_manager.FieldWrite,
+    live: objects.JsonObject,
+    config: objects.JsonObject,
+    *,
+    force: bool,
+) -> objects.JsonObject:
     """Return the object with the configuration applied, and with the new managed fields."""
     _check_configuration(write.kind, config)
-    metadata = dict(meta(live))
+    metadata = dict(objects.meta(live))
     managed = managed_fields.decode_managed_fields(metadata.pop("managedFields", None))
     if live:
         live = {**live, "metadata": metadata}
@@ -256,12 +264,12 @@ def apply_to(
 
 def _with_managers(
     write: field_manager.FieldWrite,
-    live: JsonObject,
-    config: JsonObject,
+    live: objects.JsonObject,
+    config: objects.JsonObject,
     outcome: field_manager.ApplyResult,
-) -> JsonObject:
+) -> objects.JsonObject:
     obj = live if outcome.obj is None else outcome.obj
-    metadata = dict(meta(obj))
+    metadata = dict(objects.meta(obj))
     annotations = metadata.get("annotations") or {}
     if write.name == _KUBECTL and annotations.get(_LAST_APPLIED):
         metadata["annotations"] = {**annotations, _LAST_APPLIED: _last_applied(config)}
@@ -270,9 +278,9 @@ def _with_managers(
     return {**obj, "metadata": metadata}
 
 
-def _last_applied(config: JsonObject) -> str:
+def _last_applied(config: objects.JsonObject) -> str:
     """Return the annotation that client-side apply would write, so that it stays usable."""
-    metadata = dict(meta(config))
+    metadata = dict(objects.meta(config))
     if "annotations" in metadata:
         kept = {k: v for k, v in metadata["annotations"].items() if k != _LAST_APPLIED}
         metadata["annotations"] = kept
@@ -282,7 +290,7 @@ def _last_applied(config: JsonObject) -> str:
 
 def _without_client_side_conflicts(
     write: field_manager.FieldWrite,
-    live: JsonObject,
+    live: objects.JsonObject,
     conflicts: dict[managed_fields.Manager, fieldsets.FieldSet],
 ) -> dict[managed_fields.Manager, fieldsets.FieldSet]:
     """Return the conflicts without the remains of client-side apply.
@@ -290,7 +298,7 @@ def _without_client_side_conflicts(
     kubectl may take fields that it applied client-side before and that no other manager has changed
     since (apimachinery, managedfields, lastappliedmanager.go).
     """
-    text = (meta(live).get("annotations") or {}).get(_LAST_APPLIED)
+    text = (objects.meta(live).get("annotations") or {}).get(_LAST_APPLIED)
     if write.name != _KUBECTL or not text:
         return conflicts
     try:
@@ -308,21 +316,22 @@ def _without_client_side_conflicts(
     return {manager: fields for manager, fields in rest.items() if fields}
 
 
-def _check_configuration(kind: Kind, config: JsonObject) -> None:
+def _check_configuration(kind: kinds.Kind, config: objects.JsonObject) -> None:
     group, _, version = str(config.get("apiVersion") or "").rpartition("/")
     shown = f"{group}/{version}, Kind={config.get('kind') or ''}"
     if (config.get("apiVersion"), config.get("kind")) != (kind.api_version, kind.kind):
-        raise bad_request(f"invalid object type: {shown}")
-    if meta(config).get("managedFields") is not None:
-        raise bad_request("metadata.managedFields must be nil")
+        raise statuses.bad_request(f"invalid object type: {shown}")
+    if objects.meta(config).get("managedFields") is not None:
+        raise statuses.bad_request("metadata.managedFields must be nil")
     if faults := configuration_errors(config, kind.schema):
-        place = f"{meta(config).get('namespace') or ''}/{meta(config).get('name') or ''}"
-        raise StatusError(
+        metadata = objects.meta(config)
+        place = f"{metadata.get('namespace') or ''}/{metadata.get('name') or ''}"
+        raise statuses.StatusError(
             500, "", f"failed to create typed patch object ({place}; {shown}): {faults}"
         )
 
 
-def _conflict(fields: dict[managed_fields.Manager, fieldsets.FieldSet]) -> StatusError:
+def _conflict(fields: dict[managed_fields.Manager, fieldsets.FieldSet]) -> statuses.StatusError:
     """Return the 409 with the texts of apimachinery, managedfields, conflict.go."""
     found = [
         (manager, fieldsets.path_text(path))
@@ -330,7 +339,8 @@ def _conflict(fields: dict[managed_fields.Manager, fieldsets.FieldSet]) -> Statu
         for path in fieldsets.paths(fields[manager])
     ]
     causes = [
-        Cause("FieldManagerConflict", f"conflict with {manager}", path) for manager, path in found
+        statuses.Cause("FieldManagerConflict", f"conflict with {manager}", path)
+        for manager, path in found
     ]
     if len(found) == 1:
         [(manager, path)] = found
@@ -346,4 +356,4 @@ def _conflict(fields: dict[managed_fields.Manager, fieldsets.FieldSet]) -> Statu
         ]
         text = f"{len(found)} conflicts: " + "\n".join(lines)
     details = {"causes": [cause.to_json() for cause in causes]}
-    return StatusError(409, "Conflict", f"Apply failed with {text}", details=details)
+    return statuses.StatusError(409, "Conflict", f"Apply failed with {text}", details=details)

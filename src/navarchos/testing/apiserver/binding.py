@@ -3,10 +3,8 @@
 from datetime import datetime
 from typing import Final
 
-from navarchos.testing.apiserver import objects
+from navarchos.testing.apiserver import objects, requests, writes
 from navarchos.testing.apiserver import status as statuses
-from navarchos.testing.apiserver.requests import Target
-from navarchos.testing.apiserver.writes import Api, WriteOptions, require, require_active_namespace
 
 __all__ = ["bind"]
 
@@ -14,7 +12,7 @@ _BINDING: Final = statuses.ResourceName("", "pods/binding")
 
 
 def bind(
-    api: Api, target: Target, body: objects.JsonValue, options: WriteOptions
+    api: writes.Api, target: requests.Target, body: objects.JsonValue, options: writes.WriteOptions
 ) -> objects.JsonObject:
     """Set `spec.nodeName` and the condition `PodScheduled`.
 
@@ -28,8 +26,8 @@ def bind(
     if not node:
         raise statuses.invalid("Binding", "", target.name, [statuses.required("target.name")])
     with api.store.transaction():
-        require_active_namespace(api, target.kind, target.namespace, target.name)
-        entry = require(api, target)
+        writes.require_active_namespace(api, target.kind, target.namespace, target.name)
+        entry = writes.require(api, target)
         uid = objects.meta(body).get("uid")
         if uid and uid != entry.uid:
             text = (

@@ -8,10 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from navarchos.testing.apiserver import objects
+from navarchos.testing.apiserver import kinds, objects, requests, store
 from navarchos.testing.apiserver.access.users import User
-from navarchos.testing.apiserver.kinds import Kind
-from navarchos.testing.apiserver.requests import Request
 from navarchos.testing.apiserver.schema import Schema, prune, unknown_fields
 from navarchos.testing.apiserver.status import (
     FieldError,
@@ -25,7 +23,6 @@ from navarchos.testing.apiserver.status import (
     too_long,
     unsupported_value,
 )
-from navarchos.testing.apiserver.store import Origin
 from navarchos.testing.apiserver.types import TYPES
 
 __all__ = [
@@ -227,7 +224,7 @@ class WriteOptions:
 
     dry_run: bool = False
     field_validation: str = "Warn"
-    origin: Origin | None = None
+    origin: store.Origin | None = None
     keep_status: bool = False
     patching: bool = False
     manager: str = ""
@@ -236,7 +233,9 @@ class WriteOptions:
     warnings: list[str] = field(default_factory=list)
 
 
-def read_object(kind: Kind, body: objects.JsonValue, options: WriteOptions) -> objects.JsonObject:
+def read_object(
+    kind: kinds.Kind, body: objects.JsonValue, options: WriteOptions
+) -> objects.JsonObject:
     """Return a private copy of the body without the fields that the kind does not have.
 
     `managedFields` are an exception: they are checked, and shared with the body.
@@ -287,7 +286,7 @@ def _without_managers(body: objects.JsonValue) -> tuple[objects.JsonValue, objec
     return {**body, "metadata": rest}, metadata["managedFields"]
 
 
-def _check_types(kind: Kind, obj: objects.JsonObject) -> None:
+def _check_types(kind: kinds.Kind, obj: objects.JsonObject) -> None:
     envelope = kind.schema.properties["metadata"]
     check_types(obj["metadata"], envelope, owner=kind.kind, path="metadata")
     if kind.custom is None:
@@ -295,7 +294,7 @@ def _check_types(kind: Kind, obj: objects.JsonObject) -> None:
 
 
 def _undecodable(
-    kind: Kind, obj: objects.JsonObject, why: str, options: WriteOptions
+    kind: kinds.Kind, obj: objects.JsonObject, why: str, options: WriteOptions
 ) -> StatusError:
     if options.patching:
         # The patch is wrong, not the object, so upstream names neither kind nor name.
@@ -309,11 +308,11 @@ def _drop_empty_maps(metadata: objects.JsonObject) -> None:
             del metadata[name]
 
 
-def _unhandled_text(kind: Kind) -> str:
+def _unhandled_text(kind: kinds.Kind) -> str:
     return f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}'
 
 
-def _check_envelope(kind: Kind, obj: objects.JsonObject) -> None:
+def _check_envelope(kind: kinds.Kind, obj: objects.JsonObject) -> None:
     if kind.custom is not None and not obj.get("kind"):
         raise bad_request(f"Object 'Kind' is missing in '{quote(obj)}'")
     found = obj["kind"] = obj.get("kind") or kind.kind
@@ -334,7 +333,7 @@ def _check_envelope(kind: Kind, obj: objects.JsonObject) -> None:
         )
 
 
-def _drop_unknown(kind: Kind, obj: objects.JsonObject, options: WriteOptions) -> None:
+def _drop_unknown(kind: kinds.Kind, obj: objects.JsonObject, options: WriteOptions) -> None:
     unknown = unknown_fields(obj, kind.schema)
     if options.patching or kind.custom is not None:
         unknown.sort()  # upstream keeps these fields in a map, which Go writes sorted
@@ -347,7 +346,9 @@ def _drop_unknown(kind: Kind, obj: objects.JsonObject, options: WriteOptions) ->
         options.warnings += [f'unknown field "{path}"' for path in unknown]
 
 
-def read_write_options(request: Request, verb: str, *, applying: bool = False) -> WriteOptions:
+def read_write_options(
+    request: requests.Request, verb: str, *, applying: bool = False
+) -> WriteOptions:
     """Read the options of a write from the query.
 
     Args:
@@ -379,7 +380,7 @@ def read_write_options(request: Request, verb: str, *, applying: bool = False) -
     return WriteOptions(
         dry_run=bool(dry_run),
         field_validation=validation,
-        origin=Origin(verb, request.user_agent),
+        origin=store.Origin(verb, request.user_agent),
         manager=manager or _manager_of(request.user_agent),
         user=request.user,
     )

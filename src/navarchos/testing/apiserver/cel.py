@@ -15,9 +15,9 @@ from urllib.parse import SplitResult, urlsplit
 
 from celpy import celtypes
 
-from navarchos.testing.apiserver.objects import JsonValue, is_rfc3339
+from navarchos.testing.apiserver import objects
+from navarchos.testing.apiserver import status as statuses
 from navarchos.testing.apiserver.schema import Schema
-from navarchos.testing.apiserver.status import FieldError, quote
 
 __all__ = [
     "ABSENT",
@@ -189,7 +189,9 @@ ABSENT: Final = object()
 _Evaluate = Callable[[Mapping[str, Any]], Any]
 
 
-def rule_errors(value: JsonValue, schema: Schema, old: JsonValue = ABSENT) -> list[FieldError]:
+def rule_errors(
+    value: objects.JsonValue, schema: Schema, old: objects.JsonValue = ABSENT
+) -> list[statuses.FieldError]:
     """Return the errors of the rules that `value` breaks.
 
     Args:
@@ -201,7 +203,7 @@ def rule_errors(value: JsonValue, schema: Schema, old: JsonValue = ABSENT) -> li
     return list(_visit(_visible(value), schema, _visible(old), ""))
 
 
-def _visible(obj: JsonValue) -> JsonValue:
+def _visible(obj: objects.JsonValue) -> objects.JsonValue:
     """Return an object as its rules see it: of the metadata they see only the names."""
     if not isinstance(obj, dict) or not isinstance(obj.get("metadata"), dict):
         return obj
@@ -209,7 +211,9 @@ def _visible(obj: JsonValue) -> JsonValue:
     return {**obj, "metadata": names}
 
 
-def _visit(value: JsonValue, schema: Schema, old: JsonValue, path: str) -> Iterator[FieldError]:
+def _visit(
+    value: objects.JsonValue, schema: Schema, old: objects.JsonValue, path: str
+) -> Iterator[statuses.FieldError]:
     if value is None or not schema.has_rules:
         return
     for rule in schema.rules:
@@ -234,7 +238,7 @@ def _child_path(path: str, key: str, *, mapped: bool) -> str:
     return f"{path}.{key}" if path else key
 
 
-def correlate(item: JsonValue, schema: Schema, old: JsonValue) -> JsonValue:
+def correlate(item: objects.JsonValue, schema: Schema, old: objects.JsonValue) -> objects.JsonValue:
     """Return the old item of a `map` list with the same keys; items of other lists have none."""
     if schema.list_type != "map" or not isinstance(old, list) or not isinstance(item, dict):
         return ABSENT
@@ -246,11 +250,11 @@ def correlate(item: JsonValue, schema: Schema, old: JsonValue) -> JsonValue:
 
 def _evaluate(
     rule: Mapping[str, Any],
-    value: JsonValue,
+    value: objects.JsonValue,
     schema: Schema,
-    old: JsonValue,
+    old: objects.JsonValue,
     path: str,
-) -> Iterator[FieldError]:
+) -> Iterator[statuses.FieldError]:
     text = rule["rule"]
     if uses_old_self(text) and old is ABSENT and not rule.get("optionalOldSelf"):
         return
@@ -266,8 +270,10 @@ def _evaluate(
         why = "" if holds else _message(rule, context)
     except Exception as error:  # noqa: BLE001 - any error of an expression is the result of its rule
         why = f"{_error_text(error)} evaluating rule: {rule.get('message') or text}"
-        yield FieldError(
-            "FieldValueInvalid", path or "<nil>", f"Invalid value: {quote(schema.type)}: {why}"
+        yield statuses.FieldError(
+            "FieldValueInvalid",
+            path or "<nil>",
+            f"Invalid value: {statuses.quote(schema.type)}: {why}",
         )
         return
     if not holds:
@@ -280,18 +286,22 @@ def _error_text(error: Exception) -> str:
     return f"no such key: {missing[1]}" if missing else str(error)
 
 
-def _error(rule: Mapping[str, Any], value: JsonValue, path: str, why: str) -> FieldError:
+def _error(
+    rule: Mapping[str, Any], value: objects.JsonValue, path: str, why: str
+) -> statuses.FieldError:
     reason = rule.get("reason") or "FieldValueInvalid"
     field = (path + (rule.get("fieldPath") or "")).lstrip(".") or "<nil>"
     if reason == "FieldValueForbidden":
-        return FieldError(reason, field, f"Forbidden: {why}")
+        return statuses.FieldError(reason, field, f"Forbidden: {why}")
     if reason == "FieldValueRequired":
-        return FieldError(reason, field, f"Required value: {why}")
+        return statuses.FieldError(reason, field, f"Required value: {why}")
     plain = not isinstance(value, (dict, list))  # upstream does not show objects and lists
     if reason == "FieldValueDuplicate":
-        return FieldError(reason, field, "Duplicate value" + (f": {quote(value)}" if plain else ""))
-    shown = f"{quote(value)}: " if plain else ""
-    return FieldError("FieldValueInvalid", field, f"Invalid value: {shown}{why}")
+        return statuses.FieldError(
+            reason, field, "Duplicate value" + (f": {statuses.quote(value)}" if plain else "")
+        )
+    shown = f"{statuses.quote(value)}: " if plain else ""
+    return statuses.FieldError("FieldValueInvalid", field, f"Invalid value: {shown}{why}")
 
 
 def _message(rule: Mapping[str, Any], context: Mapping[str, Any]) -> str:
@@ -339,7 +349,7 @@ def _optional(value: Any) -> Any:
     return Optional([] if value is None else [value])
 
 
-def _to_cel(value: JsonValue, schema: Schema | None) -> Any:
+def _to_cel(value: objects.JsonValue, schema: Schema | None) -> Any:
     """Convert JSON for cel-python, and escape field names as upstream does."""
     from celpy import celtypes
     from celpy.adapter import json_to_cel
@@ -360,7 +370,7 @@ def _to_cel(value: JsonValue, schema: Schema | None) -> Any:
         isinstance(value, str)
         and schema is not None
         and schema.format == "date-time"
-        and is_rfc3339(value)
+        and objects.is_rfc3339(value)
     ):
         return celtypes.TimestampType(value)
     if isinstance(value, str) and schema is not None and schema.format == "duration":

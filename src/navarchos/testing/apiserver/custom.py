@@ -7,6 +7,8 @@ Two definitions of a group must not share a name, as in apiextensions-apiserver'
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
+from navarchos.testing.apiserver import objects, validation
+from navarchos.testing.apiserver import status as statuses
 from navarchos.testing.apiserver.builtin.definitions import (
     CLEANUP_FINALIZER,
     accept_names,
@@ -23,7 +25,6 @@ from navarchos.testing.apiserver.kinds import (
     version_order,
 )
 from navarchos.testing.apiserver.names import dns_subdomain
-from navarchos.testing.apiserver.objects import JsonObject, copy_json, dig, is_condition_true, meta
 from navarchos.testing.apiserver.schema import (
     Schema,
     apply_defaults,
@@ -31,10 +32,8 @@ from navarchos.testing.apiserver.schema import (
     prune,
     schema_from_openapi,
 )
-from navarchos.testing.apiserver.status import FieldError
 from navarchos.testing.apiserver.store import BucketId, Change, Store
 from navarchos.testing.apiserver.types import TYPES
-from navarchos.testing.apiserver.validation import validate_update, validate_value
 
 __all__ = [
     "CLEANUP_FINALIZER",
@@ -72,7 +71,7 @@ class CustomKinds:
         """Serve, change or remove the kinds of a definition."""
         if change.resource != DEFINITIONS:
             return
-        name = meta(change.object)["name"]
+        name = objects.meta(change.object)["name"]
         if change.type == "DELETED":
             self._kinds.replace_custom(name, ())
             self._retry_refused(change.object["spec"]["group"])
@@ -83,12 +82,14 @@ class CustomKinds:
         if change.previous is not None and served:
             self._rewrite_stored(served[0])
 
-    def _serve(self, definition: JsonObject, previous: JsonObject | None) -> list[Kind]:
+    def _serve(
+        self, definition: objects.JsonObject, previous: objects.JsonObject | None
+    ) -> list[Kind]:
         """Serve a definition under its accepted names; return the served kinds."""
-        name, group = meta(definition)["name"], definition["spec"]["group"]
-        others = [other for other in self._of_group(group) if meta(other)["name"] != name]
+        name, group = objects.meta(definition)["name"], definition["spec"]["group"]
+        others = [other for other in self._of_group(group) if objects.meta(other)["name"] != name]
         wanted = definition["spec"]["names"]
-        had = dig(previous or {}, "status", "acceptedNames", default={})
+        had = objects.dig(previous or {}, "status", "acceptedNames", default={})
         check = check_names(wanted, had, others)
         served: list[Kind] = []
         established = previous is not None and is_established(previous)
@@ -98,7 +99,7 @@ class CustomKinds:
             served = kinds_of({**definition, "spec": spec})
         self._kinds.replace_custom(name, served)
         if check.reason:
-            refused = copy_json(definition)
+            refused = objects.copy_json(definition)
             refuse_names(refused, *check, established=established)
             self._store.put(DEFINITIONS, refused)
         return served
@@ -106,25 +107,25 @@ class CustomKinds:
     def _retry_refused(self, group: str) -> None:
         """Accept names that were refused because a definition, now deleted, had them."""
         for definition in self._of_group(group):
-            if is_condition_true(definition, "NamesAccepted"):
+            if objects.is_condition_true(definition, "NamesAccepted"):
                 continue
-            accepted = copy_json(definition)
+            accepted = objects.copy_json(definition)
             accept_names(accepted)
             others = [other for other in self._of_group(group) if other is not definition]
             had = definition["status"]["acceptedNames"]
             if not check_names(definition["spec"]["names"], had, others).reason:
-                self._kinds.replace_custom(meta(definition)["name"], kinds_of(accepted))
+                self._kinds.replace_custom(objects.meta(definition)["name"], kinds_of(accepted))
                 self._store.put(DEFINITIONS, accepted)
 
-    def _of_group(self, group: str) -> list[JsonObject]:
+    def _of_group(self, group: str) -> list[objects.JsonObject]:
         entries = self._store.entries(DEFINITIONS)
         return [entry.obj for entry in entries if entry.obj["spec"]["group"] == group]
 
     def _rewrite_stored(self, kind: Kind) -> None:
         """Change stored objects as the new schema would read them."""
 
-        def convert(obj: JsonObject) -> JsonObject:
-            copy = copy_json(obj)
+        def convert(obj: objects.JsonObject) -> objects.JsonObject:
+            copy = objects.copy_json(obj)
             prune(copy, kind.schema)
             kind.strategy.default(copy)
             return {**copy, "apiVersion": kind.stored_version}
@@ -132,7 +133,7 @@ class CustomKinds:
         self._store.rewrite(kind.bucket, convert)
 
 
-def kinds_of(definition: JsonObject) -> list[Kind]:
+def kinds_of(definition: objects.JsonObject) -> list[Kind]:
     """Return the served versions that a definition describes."""
     spec = definition["spec"]
     stored = next(v["name"] for v in spec["versions"] if v.get("storage"))
@@ -143,9 +144,9 @@ def kinds_of(definition: JsonObject) -> list[Kind]:
     ]
 
 
-def _kind(definition: JsonObject, version: JsonObject, stored_version: str) -> Kind:
+def _kind(definition: objects.JsonObject, version: objects.JsonObject, stored_version: str) -> Kind:
     spec, names = definition["spec"], definition["spec"]["names"]
-    openapi = dig(version, "schema", "openAPIV3Schema", default={})
+    openapi = objects.dig(version, "schema", "openAPIV3Schema", default={})
     schema = _with_envelope(schema_from_openapi(openapi))
     subresources = version.get("subresources") or {}
     group, plural = spec["group"], names["plural"]
@@ -166,7 +167,7 @@ def _kind(definition: JsonObject, version: JsonObject, stored_version: str) -> K
         list_kind=names["listKind"],
         stored_version=stored_version,
         custom=CustomKind(
-            definition=meta(definition)["name"],
+            definition=objects.meta(definition)["name"],
             columns=tuple(_columns(version.get("additionalPrinterColumns") or ())),
             selectable=tuple(f["jsonPath"] for f in version.get("selectableFields") or ()),
             scale=subresources.get("scale"),
@@ -189,7 +190,7 @@ def _with_envelope(schema: Schema) -> Schema:
     return schema
 
 
-def _columns(columns: Iterable[JsonObject]) -> Iterable[PrinterColumn]:
+def _columns(columns: Iterable[objects.JsonObject]) -> Iterable[PrinterColumn]:
     for column in columns:
         yield PrinterColumn(
             name=column["name"],
@@ -201,7 +202,7 @@ def _columns(columns: Iterable[JsonObject]) -> Iterable[PrinterColumn]:
         )
 
 
-def _deprecation(definition: JsonObject, version: JsonObject) -> str:
+def _deprecation(definition: objects.JsonObject, version: objects.JsonObject) -> str:
     if not version.get("deprecated"):
         return ""
     if version.get("deprecationWarning"):
@@ -233,15 +234,17 @@ def _strategy(schema: Schema) -> Strategy:
         has_rules=schema.has_rules,
     )
 
-    def default(obj: JsonObject) -> None:
+    def default(obj: objects.JsonObject) -> None:
         drop_nulls(obj, body)
         apply_defaults(obj, body)
 
-    def validate(obj: JsonObject) -> list[FieldError]:
-        return validate_value(obj, body)
+    def validate(obj: objects.JsonObject) -> list[statuses.FieldError]:
+        return validation.validate_value(obj, body)
 
-    def validate_change(new: JsonObject, old: JsonObject) -> list[FieldError]:
-        return validate_update(new, old, body)
+    def validate_change(
+        new: objects.JsonObject, old: objects.JsonObject
+    ) -> list[statuses.FieldError]:
+        return validation.validate_update(new, old, body)
 
     return Strategy(
         name_rule=dns_subdomain,
@@ -263,12 +266,14 @@ class NameCheck(NamedTuple):
         message: The message of that condition.
     """
 
-    accepted: JsonObject
+    accepted: objects.JsonObject
     reason: str = ""
     message: str = ""
 
 
-def check_names(wanted: JsonObject, had: JsonObject, others: Iterable[JsonObject]) -> NameCheck:
+def check_names(
+    wanted: objects.JsonObject, had: objects.JsonObject, others: Iterable[objects.JsonObject]
+) -> NameCheck:
     """Return which names of a definition are accepted.
 
     Args:
@@ -278,7 +283,7 @@ def check_names(wanted: JsonObject, had: JsonObject, others: Iterable[JsonObject
     """
     used: dict[bool, set[str]] = {True: set(), False: set()}
     for other in others:
-        names = dig(other, "status", "acceptedNames", default={})
+        names = objects.dig(other, "status", "acceptedNames", default={})
         for field, _ in _CHECKED:
             used[field in _KINDS].update(_listed(names, field))
     accepted, reason, message = dict(had), "", ""
@@ -300,6 +305,6 @@ def check_names(wanted: JsonObject, had: JsonObject, others: Iterable[JsonObject
     return NameCheck(accepted, reason, message)
 
 
-def _listed(names: JsonObject, field: str) -> Sequence[str]:
+def _listed(names: objects.JsonObject, field: str) -> Sequence[str]:
     found = names.get(field) or ()
     return (found,) if isinstance(found, str) else found

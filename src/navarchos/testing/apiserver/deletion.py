@@ -5,15 +5,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
 
-from navarchos.testing.apiserver import objects
+from navarchos.testing.apiserver import bodies, kinds, objects, requests, store, writes
 from navarchos.testing.apiserver import status as statuses
-from navarchos.testing.apiserver.bodies import BodyDecodeError, check_types
 from navarchos.testing.apiserver.builtin.definitions import CLEANUP_FINALIZER, mark_terminating
-from navarchos.testing.apiserver.kinds import Kind
-from navarchos.testing.apiserver.requests import Target, read_body, read_flag, read_number
-from navarchos.testing.apiserver.store import BucketId, Entry
 from navarchos.testing.apiserver.types import TYPES
-from navarchos.testing.apiserver.writes import Api, WriteOptions, require
 
 __all__ = [
     "FINALIZERS_BY_POLICY",
@@ -70,15 +65,15 @@ def read_delete_options(content_type: str, raw: bytes, query: Mapping[str, str])
     """
     if not raw:
         return _checked(_from_query(query))
-    body = read_body(content_type, raw)
+    body = requests.read_body(content_type, raw)
     if not isinstance(body, dict):
         raise statuses.bad_request("expected delete options")
     if body.get("kind") not in {None, "DeleteOptions"}:
         text = f'no kind "{body["kind"]}" is registered for version "{body.get("apiVersion")}"'
         raise statuses.bad_request(f'{text} in scheme "pkg/runtime/scheme.go:111"')
     try:
-        check_types(body, _SCHEMA, owner="DeleteOptions")
-    except BodyDecodeError as fault:
+        bodies.check_types(body, _SCHEMA, owner="DeleteOptions")
+    except bodies.BodyDecodeError as fault:
         raise statuses.bad_request(str(fault)) from fault
     return _checked(body)
 
@@ -93,9 +88,9 @@ def _from_query(query: Mapping[str, str]) -> objects.JsonObject:
     """Return the options of a query as a body has them (apimachinery's meta/v1/conversion.go)."""
     found: objects.JsonObject = {key: query[key] for key in ("propagationPolicy",) if key in query}
     if "gracePeriodSeconds" in query:
-        found["gracePeriodSeconds"] = read_number(query, "gracePeriodSeconds")
+        found["gracePeriodSeconds"] = requests.read_number(query, "gracePeriodSeconds")
     if "orphanDependents" in query:
-        found["orphanDependents"] = read_flag(query, "orphanDependents")
+        found["orphanDependents"] = requests.read_flag(query, "orphanDependents")
     if "dryRun" in query:
         found["dryRun"] = [query["dryRun"]]
     found["preconditions"] = {
@@ -138,16 +133,16 @@ def check_delete_options(deletion: DeleteOptions) -> None:
         raise statuses.invalid("DeleteOptions", "meta.k8s.io", "", deletion.errors)
 
 
-_PODS: Final = BucketId("pods", "")
-_DEFINITIONS: Final = BucketId("customresourcedefinitions", "apiextensions.k8s.io")
-_NAMESPACES: Final = BucketId("namespaces", "")
+_PODS: Final = store.BucketId("pods", "")
+_DEFINITIONS: Final = store.BucketId("customresourcedefinitions", "apiextensions.k8s.io")
+_NAMESPACES: Final = store.BucketId("namespaces", "")
 _UNDELETABLE: Final = frozenset({"default", "kube-system", "kube-public"})
 _FINISHED: Final = frozenset({"Succeeded", "Failed"})
 
 
 def delete(
-    api: Api, target: Target, deletion: DeleteOptions, options: WriteOptions
-) -> tuple[Entry, bool]:
+    api: writes.Api, target: requests.Target, deletion: DeleteOptions, options: writes.WriteOptions
+) -> tuple[store.Entry, bool]:
     """Delete an object, or mark it for deletion.
 
     Returns:
@@ -159,7 +154,7 @@ def delete(
     """
     kind = target.kind
     with api.store.transaction():
-        entry = require(api, target)
+        entry = writes.require(api, target)
         if kind.bucket == _NAMESPACES and target.name in _UNDELETABLE:
             raise statuses.forbidden(
                 kind.resource, target.name, "this namespace may not be deleted"
@@ -175,7 +170,7 @@ def delete(
             return api.store.remove(kind.bucket, entry.key, origin=options.origin), True
         marked = _marked(entry.obj, grace, finalizers, at=api.store.clock.now())
         if deletion.dry_run or (waits and marked == entry.obj):
-            return Entry(marked, entry.version), not waits
+            return store.Entry(marked, entry.version), not waits
         entry = api.store.put(kind.bucket, marked, origin=options.origin)
         if waits:
             return entry, False
@@ -183,7 +178,7 @@ def delete(
         return api.store.remove(kind.bucket, entry.key, origin=options.origin), True
 
 
-def check_preconditions(kind: Kind, entry: Entry, deletion: DeleteOptions) -> None:
+def check_preconditions(kind: kinds.Kind, entry: store.Entry, deletion: DeleteOptions) -> None:
     """Raise 409 if the object does not meet the preconditions."""
     shown, version = statuses.ResourceName(kind.group, kind.kind), str(entry.version)
     if deletion.uid and deletion.uid != entry.uid:
@@ -194,7 +189,7 @@ def check_preconditions(kind: Kind, entry: Entry, deletion: DeleteOptions) -> No
         )
 
 
-def _grace(kind: Kind, obj: objects.JsonObject, deletion: DeleteOptions) -> int:
+def _grace(kind: kinds.Kind, obj: objects.JsonObject, deletion: DeleteOptions) -> int:
     """Return the grace period of a pod in seconds; other kinds have none."""
     if kind.bucket != _PODS:
         return 0
@@ -206,7 +201,7 @@ def _grace(kind: Kind, obj: objects.JsonObject, deletion: DeleteOptions) -> int:
     return 1 if grace < 0 else int(grace)
 
 
-def _finalizers(kind: Kind, obj: objects.JsonObject, deletion: DeleteOptions) -> list[str]:
+def _finalizers(kind: kinds.Kind, obj: objects.JsonObject, deletion: DeleteOptions) -> list[str]:
     kept = list(objects.meta(obj).get("finalizers") or [])
     if kind.bucket == _DEFINITIONS and CLEANUP_FINALIZER not in kept:
         kept.append(CLEANUP_FINALIZER)

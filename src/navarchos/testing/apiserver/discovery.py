@@ -7,11 +7,8 @@ import base64
 import hashlib
 from typing import Final, NamedTuple
 
-from navarchos.testing.apiserver import patches
+from navarchos.testing.apiserver import objects, patches, proxy_subresources, requests
 from navarchos.testing.apiserver.kinds import Kind, Kinds
-from navarchos.testing.apiserver.objects import JsonObject, copy_json, encode
-from navarchos.testing.apiserver.proxy_subresources import PROXY_SUBRESOURCES
-from navarchos.testing.apiserver.requests import Response, json_response
 from navarchos.testing.apiserver.types import TYPES
 
 __all__ = ["AGGREGATED", "VERSION", "discover", "openapi", "wants_aggregated"]
@@ -67,34 +64,42 @@ def wants_aggregated(accept: str) -> bool:
     )
 
 
-def discover(path: str, accept: str, kinds: Kinds) -> Response | None:
+def discover(path: str, accept: str, kinds: Kinds) -> requests.Response | None:
     """Return the response to a discovery path; `None` for other paths."""
     parts = path.strip("/").split("/")
     if parts[0] not in {"api", "apis"} or len(parts) > 3:
         return None
     if len(parts) == 1 and wants_aggregated(accept):
-        answer = json_response(_aggregated(kinds, core=parts[0] == "api"))
-        return Response(200, answer.body, AGGREGATED)
+        answer = requests.json_response(_aggregated(kinds, core=parts[0] == "api"))
+        return requests.Response(200, answer.body, AGGREGATED)
     if parts == ["api"]:
-        return json_response(_CORE_VERSIONS)
+        return requests.json_response(_CORE_VERSIONS)
     if parts == ["apis"]:
         groups = [_group(kinds, name) for name in kinds.groups()]
-        return json_response({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
+        return requests.json_response(
+            {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
+        )
     return _group_document(parts, kinds)
 
 
-def _group_document(parts: list[str], kinds: Kinds) -> Response | None:
+def _group_document(parts: list[str], kinds: Kinds) -> requests.Response | None:
     if parts[0] == "api":
-        return json_response(_resources(kinds, "", "v1")) if parts[1:] == ["v1"] else None
+        return requests.json_response(_resources(kinds, "", "v1")) if parts[1:] == ["v1"] else None
     versions = kinds.versions(parts[1])
     if not versions:
         return None
     if len(parts) == 2:
-        return json_response({"kind": "APIGroup", "apiVersion": "v1", **_group(kinds, parts[1])})
-    return json_response(_resources(kinds, parts[1], parts[2])) if parts[2] in versions else None
+        return requests.json_response(
+            {"kind": "APIGroup", "apiVersion": "v1", **_group(kinds, parts[1])}
+        )
+    return (
+        requests.json_response(_resources(kinds, parts[1], parts[2]))
+        if parts[2] in versions
+        else None
+    )
 
 
-def _group(kinds: Kinds, group: str) -> JsonObject:
+def _group(kinds: Kinds, group: str) -> objects.JsonObject:
     versions = [
         {"groupVersion": f"{group}/{version}", "version": version}
         for version in kinds.versions(group)
@@ -106,7 +111,7 @@ def _served(kinds: Kinds, group: str, version: str) -> list[Kind]:
     return [k for k in kinds.all() if k.group == group and k.version == version]
 
 
-def _resources(kinds: Kinds, group: str, version: str) -> JsonObject:
+def _resources(kinds: Kinds, group: str, version: str) -> objects.JsonObject:
     resources = []
     for kind in _served(kinds, group, version):
         resources.append(_resource(kind))
@@ -119,8 +124,8 @@ def _resources(kinds: Kinds, group: str, version: str) -> JsonObject:
     }
 
 
-def _resource(kind: Kind) -> JsonObject:
-    found: JsonObject = {
+def _resource(kind: Kind) -> objects.JsonObject:
+    found: objects.JsonObject = {
         "name": kind.plural,
         "singularName": kind.singular,
         "namespaced": kind.namespaced,
@@ -162,13 +167,13 @@ def _subresources(kind: Kind) -> list[_Subresource]:
     own = (kind.group, kind.version, kind.kind, _STATUS_VERBS)
     found = [_Subresource(name, *_SUBRESOURCE_KINDS.get(name, own)) for name in kind.subresources]
     if not kind.group:
-        connections = PROXY_SUBRESOURCES.get(kind.plural, {})
+        connections = proxy_subresources.PROXY_SUBRESOURCES.get(kind.plural, {})
         found += [_Subresource(name, "", "v1", *it) for name, it in connections.items()]
     return sorted(found)
 
 
-def _subresource(kind: Kind, sub: _Subresource) -> JsonObject:
-    found: JsonObject = {
+def _subresource(kind: Kind, sub: _Subresource) -> objects.JsonObject:
+    found: objects.JsonObject = {
         "name": f"{kind.plural}/{sub.name}",
         "singularName": "",
         "namespaced": kind.namespaced,
@@ -178,7 +183,7 @@ def _subresource(kind: Kind, sub: _Subresource) -> JsonObject:
     return {**found, "kind": sub.kind, "verbs": list(sub.verbs)}
 
 
-def _aggregated(kinds: Kinds, *, core: bool) -> JsonObject:
+def _aggregated(kinds: Kinds, *, core: bool) -> objects.JsonObject:
     groups = [""] if core else kinds.groups()
     return {
         "kind": "APIGroupDiscoveryList",
@@ -203,8 +208,8 @@ def _aggregated(kinds: Kinds, *, core: bool) -> JsonObject:
     }
 
 
-def _aggregated_resource(kind: Kind) -> JsonObject:
-    found: JsonObject = {
+def _aggregated_resource(kind: Kind) -> objects.JsonObject:
+    found: objects.JsonObject = {
         "resource": kind.plural,
         "responseKind": _response_kind(kind, kind.group, kind.version, kind.kind),
         "scope": "Namespaced" if kind.namespaced else "Cluster",
@@ -227,24 +232,26 @@ def _aggregated_resource(kind: Kind) -> JsonObject:
     return found
 
 
-def _response_kind(kind: Kind, group: str, version: str, name: str) -> JsonObject:
+def _response_kind(kind: Kind, group: str, version: str, name: str) -> objects.JsonObject:
     """Return the kind of a response; built-in kinds omit their own group and version."""
     if kind.custom is None and (group, version) == (kind.group, kind.version):
         group, version = "", ""
     return {"group": group, "version": version, "kind": name}
 
 
-def openapi(path: str, kinds: Kinds) -> Response | None:
+def openapi(path: str, kinds: Kinds) -> requests.Response | None:
     """Return the response to a path below `/openapi`; `None` for other paths."""
     if path == "/openapi/v2":
-        return json_response({"swagger": "2.0", "info": _INFO, "paths": {}, "definitions": {}})
+        return requests.json_response(
+            {"swagger": "2.0", "info": _INFO, "paths": {}, "definitions": {}}
+        )
     if path == "/openapi/v3":
-        return json_response({"paths": _index(kinds)})
+        return requests.json_response({"paths": _index(kinds)})
     if not path.startswith(_PREFIX):
         return None
     group_version = _group_version(path.removeprefix(_PREFIX))
     served = [k for k in kinds.all() if (k.group, k.version) == group_version]
-    return json_response(_document(served)) if served else None
+    return requests.json_response(_document(served)) if served else None
 
 
 def _group_version(path: str) -> tuple[str, str]:
@@ -254,14 +261,14 @@ def _group_version(path: str) -> tuple[str, str]:
     return (parts[1], parts[2]) if len(parts) == 3 and parts[0] == "apis" else ("", "")
 
 
-def _index(kinds: Kinds) -> JsonObject:
-    found: JsonObject = {}
+def _index(kinds: Kinds) -> objects.JsonObject:
+    found: objects.JsonObject = {}
     for kind in kinds.all():
         path = _root(kind)
         if path in found:
             continue
         # Clients fetch the document again when the hash changes, so it depends on the schemas.
-        seed = encode(
+        seed = objects.encode(
             [k.custom.openapi if k.custom else k.kind for k in kinds.all() if _root(k) == path]
         )
         digest = hashlib.sha256(seed).hexdigest().upper()
@@ -273,9 +280,9 @@ def _root(kind: Kind) -> str:
     return f"apis/{kind.group}/{kind.version}" if kind.group else f"api/{kind.version}"
 
 
-def _document(served: list[Kind]) -> JsonObject:
-    schemas: JsonObject = {}
-    paths: JsonObject = {}
+def _document(served: list[Kind]) -> objects.JsonObject:
+    schemas: objects.JsonObject = {}
+    paths: objects.JsonObject = {}
     for kind in served:
         _add_schemas(kind, schemas)
         paths.update(_paths(kind))
@@ -293,11 +300,11 @@ def _definition_name(kind: Kind) -> str:
     return f"{'.'.join(reversed(kind.group.split('.')))}.{kind.version}.{kind.kind}"
 
 
-def _gvk(kind: Kind) -> JsonObject:
+def _gvk(kind: Kind) -> objects.JsonObject:
     return {"group": kind.group, "version": kind.version, "kind": kind.kind}
 
 
-def _add_schemas(kind: Kind, schemas: JsonObject) -> None:
+def _add_schemas(kind: Kind, schemas: objects.JsonObject) -> None:
     name = _definition_name(kind)
     if kind.type_name:
         _add_type(kind.type_name, schemas)
@@ -314,7 +321,7 @@ def _add_schemas(kind: Kind, schemas: JsonObject) -> None:
     }
 
 
-def _add_type(name: str, schemas: JsonObject) -> None:
+def _add_type(name: str, schemas: objects.JsonObject) -> None:
     written = TYPES.definition_name(name)
     if written in schemas:
         return
@@ -323,9 +330,9 @@ def _add_type(name: str, schemas: JsonObject) -> None:
         _add_type(reference, schemas)
 
 
-def _custom_schema(kind: Kind) -> JsonObject:
+def _custom_schema(kind: Kind) -> objects.JsonObject:
     source = kind.custom.openapi if kind.custom else {}
-    schema: JsonObject = copy_json(source)
+    schema: objects.JsonObject = objects.copy_json(source)
     envelope = {
         "apiVersion": {"type": "string", "description": "APIVersion of this representation."},
         "kind": {"type": "string", "description": "Kind of the object."},
@@ -340,7 +347,7 @@ def _custom_schema(kind: Kind) -> JsonObject:
     return schema
 
 
-def _paths(kind: Kind) -> JsonObject:
+def _paths(kind: Kind) -> objects.JsonObject:
     collection = f"/{_root(kind)}/"
     if kind.namespaced:
         collection += "namespaces/{namespace}/"
@@ -359,20 +366,22 @@ def _paths(kind: Kind) -> JsonObject:
     }
 
 
-def _kind_body(kind: Kind) -> JsonObject:
+def _kind_body(kind: Kind) -> objects.JsonObject:
     """Return the content of a body that holds an object of the kind."""
     reference = {"$ref": f"#/components/schemas/{_definition_name(kind)}"}
     return {"application/json": {"schema": reference}}
 
 
-def _patch_body(kind: Kind) -> JsonObject:
+def _patch_body(kind: Kind) -> objects.JsonObject:
     """Return the patch formats of a kind; kubectl decides by them how `apply` merges."""
     accepted = (*_PATCH_TYPES, *(() if kind.custom else (patches.STRATEGIC_PATCH,)))
     return {media: {"schema": {"type": "object"}} for media in accepted}
 
 
-def _operation(kind: Kind, action: str, bodies: tuple[JsonObject, ...]) -> JsonObject:
-    operation: JsonObject = {
+def _operation(
+    kind: Kind, action: str, bodies: tuple[objects.JsonObject, ...]
+) -> objects.JsonObject:
+    operation: objects.JsonObject = {
         "operationId": f"{action}{kind.kind}{kind.version}",
         "parameters": [_query(name) for name in _parameters(action)],
         "responses": {"200": {"description": "OK", "content": _kind_body(kind)}},
@@ -392,7 +401,7 @@ def _parameters(action: str) -> tuple[str, ...]:
     return ("dryRun",) if action == "delete" else ()
 
 
-def _query(name: str) -> JsonObject:
+def _query(name: str) -> objects.JsonObject:
     return {
         "name": name,
         "in": "query",

@@ -7,9 +7,8 @@ Kubernetes 1.36.
 from dataclasses import replace
 from typing import Final
 
-from navarchos.testing.apiserver import objects
+from navarchos.testing.apiserver import bodies, kinds, objects, requests, selectors, store, writes
 from navarchos.testing.apiserver import status as statuses
-from navarchos.testing.apiserver.bodies import read_object
 from navarchos.testing.apiserver.builtin.pods import is_pod_ready
 from navarchos.testing.apiserver.deletion import (
     DeleteOptions,
@@ -17,17 +16,12 @@ from navarchos.testing.apiserver.deletion import (
     delete,
     parse_delete_options,
 )
-from navarchos.testing.apiserver.kinds import Kind
 from navarchos.testing.apiserver.ownership.field_manager import update_managed_fields
-from navarchos.testing.apiserver.requests import Target
-from navarchos.testing.apiserver.selectors import label_selector_matches
-from navarchos.testing.apiserver.store import BucketId, Entry
 from navarchos.testing.apiserver.types import TYPES
-from navarchos.testing.apiserver.writes import Api, WriteOptions, require, require_active_namespace
 
 __all__ = ["evict", "spend_budget"]
 
-_BUDGETS: Final = BucketId("poddisruptionbudgets", "policy")
+_BUDGETS: Final = store.BucketId("poddisruptionbudgets", "policy")
 _FINISHED: Final = frozenset({"Succeeded", "Failed"})
 _FIELD_MANAGER: Final = "kube-apiserver"  # upstream writes budgets as a separate client
 _MAX_DISRUPTED: Final = 2000
@@ -46,9 +40,9 @@ _SUCCESS: Final[objects.JsonObject] = {
 }
 
 
-def _kind(version: str) -> Kind:
+def _kind(version: str) -> kinds.Kind:
     """Return the kind with which the body of an eviction is decoded; it is never stored."""
-    return Kind(
+    return kinds.Kind(
         group="policy",
         version=version,
         kind="Eviction",
@@ -56,7 +50,7 @@ def _kind(version: str) -> Kind:
         singular="eviction",
         namespaced=True,
         schema=TYPES.schema("policy.Eviction"),
-        bucket=BucketId("evictions", "policy"),
+        bucket=store.BucketId("evictions", "policy"),
     )
 
 
@@ -65,7 +59,7 @@ _EVICTION_V1BETA1: Final = _kind("v1beta1")
 
 
 def evict(
-    api: Api, target: Target, body: objects.JsonValue, options: WriteOptions
+    api: writes.Api, target: requests.Target, body: objects.JsonValue, options: writes.WriteOptions
 ) -> objects.JsonObject:
     """Delete a pod if its disruption budget allows it; return the `Status` of success.
 
@@ -74,8 +68,8 @@ def evict(
     """
     deletion = _read(target, body, options)
     with api.store.transaction():
-        require_active_namespace(api, target.kind, target.namespace, target.name)
-        pod = require(api, target)
+        writes.require_active_namespace(api, target.kind, target.namespace, target.name)
+        pod = writes.require(api, target)
         if not _needs_no_budget(pod.obj):
             _use_budget(api, pod, deletion, options)
         if not deletion.dry_run:
@@ -87,7 +81,9 @@ def evict(
         return _SUCCESS
 
 
-def spend_budget(api: Api, target: Target, body: objects.JsonValue, options: WriteOptions) -> None:
+def spend_budget(
+    api: writes.Api, target: requests.Target, body: objects.JsonValue, options: writes.WriteOptions
+) -> None:
     """Use a pod's disruption budget as an eviction does, and do not delete the pod.
 
     Raises:
@@ -95,12 +91,14 @@ def spend_budget(api: Api, target: Target, body: objects.JsonValue, options: Wri
     """
     deletion = _read(target, body, options)
     with api.store.transaction():
-        pod = require(api, target)
+        pod = writes.require(api, target)
         if not _needs_no_budget(pod.obj):
             _use_budget(api, pod, deletion, options)
 
 
-def _use_budget(api: Api, pod: Entry, deletion: DeleteOptions, options: WriteOptions) -> None:
+def _use_budget(
+    api: writes.Api, pod: store.Entry, deletion: DeleteOptions, options: writes.WriteOptions
+) -> None:
     """Use the pod's budget, if it has one; the preconditions are checked later, as upstream."""
     budgets = _budgets_of(api, pod)
     if len(budgets) > 1:
@@ -110,7 +108,7 @@ def _use_budget(api: Api, pod: Entry, deletion: DeleteOptions, options: WriteOpt
         _decrement(api, spent, pod.name, options)
 
 
-def _usable_budget(budgets: list[Entry], pod: objects.JsonObject) -> Entry | None:
+def _usable_budget(budgets: list[store.Entry], pod: objects.JsonObject) -> store.Entry | None:
     """Return the budget that the eviction uses; `None` if it needs none."""
     if not budgets or _may_skip_budget(budgets[0].obj, pod):
         return None
@@ -118,10 +116,12 @@ def _usable_budget(budgets: list[Entry], pod: objects.JsonObject) -> Entry | Non
     return budgets[0]
 
 
-def _read(target: Target, body: objects.JsonValue, options: WriteOptions) -> DeleteOptions:
+def _read(
+    target: requests.Target, body: objects.JsonValue, options: writes.WriteOptions
+) -> DeleteOptions:
     said = body.get("apiVersion") if isinstance(body, dict) else None
     older = said == f"policy/{_EVICTION_V1BETA1.version}"
-    eviction = read_object(_EVICTION_V1BETA1 if older else _EVICTION, body, options)
+    eviction = bodies.read_object(_EVICTION_V1BETA1 if older else _EVICTION, body, options)
     if objects.meta(eviction).get("namespace", target.namespace) != target.namespace:
         raise statuses.bad_request(
             "the namespace of the provided object does not match the namespace sent on the request"
@@ -144,7 +144,7 @@ def _needs_no_budget(pod: objects.JsonObject) -> bool:
     )
 
 
-def _budgets_of(api: Api, pod: Entry) -> list[Entry]:
+def _budgets_of(api: writes.Api, pod: store.Entry) -> list[store.Entry]:
     labels = objects.meta(pod.obj).get("labels") or {}
     return [
         budget
@@ -155,7 +155,7 @@ def _budgets_of(api: Api, pod: Entry) -> list[Entry]:
 
 def _selects(budget: objects.JsonObject, labels: objects.JsonObject) -> bool:
     try:
-        return label_selector_matches(objects.dig(budget, "spec", "selector"), labels)
+        return selectors.label_selector_matches(objects.dig(budget, "spec", "selector"), labels)
     except ValueError:
         return False  # an invalid selector selects no pods
 
@@ -171,7 +171,7 @@ def _may_skip_budget(budget: objects.JsonObject, pod: objects.JsonObject) -> boo
     return 0 < desired <= int(status.get("currentHealthy") or 0)
 
 
-def _check_budget(budget: Entry) -> None:
+def _check_budget(budget: store.Entry) -> None:
     status = budget.obj.get("status") or {}
     resource = statuses.ResourceName("policy", "poddisruptionbudget")
     if int(status.get("observedGeneration") or 0) < int(
@@ -215,7 +215,9 @@ def _denies(condition: objects.JsonObject) -> bool:
     return asked and bool(condition.get("message"))
 
 
-def _decrement(api: Api, budget: Entry, pod: str, options: WriteOptions) -> None:
+def _decrement(
+    api: writes.Api, budget: store.Entry, pod: str, options: writes.WriteOptions
+) -> None:
     obj: objects.JsonObject = objects.copy_json(budget.obj)
     status = obj["status"]
     allowed = int(status["disruptionsAllowed"]) - 1
@@ -238,12 +240,14 @@ def _decrement(api: Api, budget: Entry, pod: str, options: WriteOptions) -> None
         )
     kind = api.kinds.by_bucket(_BUDGETS)
     assert kind is not None, "it is built in"
-    own = WriteOptions(manager=_FIELD_MANAGER)
+    own = writes.WriteOptions(manager=_FIELD_MANAGER)
     update_managed_fields(api.kinds, kind, obj, budget.obj, own, "status")
     api.store.put(_BUDGETS, obj, origin=options.origin)
 
 
-def _mark_disrupted(api: Api, kind: Kind, pod: Entry, options: WriteOptions) -> None:
+def _mark_disrupted(
+    api: writes.Api, kind: kinds.Kind, pod: store.Entry, options: writes.WriteOptions
+) -> None:
     obj: objects.JsonObject = objects.copy_json(pod.obj)
     _set_condition(
         obj.setdefault("status", {}),

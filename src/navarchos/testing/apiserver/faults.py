@@ -21,12 +21,8 @@ from typing import Final
 
 from navarchos.errors import ConfigError
 from navarchos.logs import get_logger
-from navarchos.testing.apiserver.eviction import spend_budget
-from navarchos.testing.apiserver.handler import Call, read_eviction
-from navarchos.testing.apiserver.reads import expired_page
-from navarchos.testing.apiserver.requests import Request
-from navarchos.testing.apiserver.status import StatusError
-from navarchos.testing.apiserver.writes import Api
+from navarchos.testing.apiserver import eviction, handler, reads, requests, writes
+from navarchos.testing.apiserver import status as statuses
 
 __all__ = [
     "COMMON_FAULTS",
@@ -170,12 +166,12 @@ class Fault:
             and (facts.continues or not self.expire_continue)
         )
 
-    def error(self) -> StatusError | None:
+    def error(self) -> statuses.StatusError | None:
         """Return the refusal, if the fault refuses requests."""
         if self.status is None:
             return None
         details = {"retryAfterSeconds": self.retry_after} if self.retry_after else None
-        return StatusError(
+        return statuses.StatusError(
             self.status,
             self.reason or _REASONS.get(self.status, ""),
             self.message or "injected fault",
@@ -383,7 +379,7 @@ class ConnectionCut(Exception):
     """The connection must be cut without a response."""
 
 
-def request_facts(call: Call, request: Request) -> RequestFacts:
+def request_facts(call: handler.Call, request: requests.Request) -> RequestFacts:
     """Return the facts of a request that decide which fault hits it."""
     query = request.query
     return RequestFacts(
@@ -396,7 +392,7 @@ def request_facts(call: Call, request: Request) -> RequestFacts:
     )
 
 
-def _is_from_cache(call: Call, request: Request) -> bool:
+def _is_from_cache(call: handler.Call, request: requests.Request) -> bool:
     """Return whether upstream serves a read from its watch cache rather than from etcd."""
     query = request.query
     version, match = query.get("resourceVersion"), query.get("resourceVersionMatch")
@@ -408,7 +404,9 @@ def _is_from_cache(call: Call, request: Request) -> bool:
     return call.verb == "get"
 
 
-def inject(fault: Fault, api: Api, call: Call, request: Request) -> Api:
+def inject(
+    fault: Fault, api: writes.Api, call: handler.Call, request: requests.Request
+) -> writes.Api:
     """Do what a fault does before a request is served; return the API that must serve it.
 
     The caller waits for the fault's delay.
@@ -418,15 +416,15 @@ def inject(fault: Fault, api: Api, call: Call, request: Request) -> Api:
         StatusError: The response.
     """
     if fault.spend_budget_only and call.target is not None:
-        body, options = read_eviction(request)
-        spend_budget(api, call.target, body, options)
+        body, options = handler.read_eviction(request)
+        eviction.spend_budget(api, call.target, body, options)
     error = fault.error()
     if fault.reset or (fault.spend_budget_only and error is None):
         raise ConnectionCut
     if error is not None:
         raise error
     if fault.expire_continue:
-        raise expired_page(request.query["continue"])
+        raise reads.expired_page(request.query["continue"])
     if fault.lag and call.target is not None:
         return replace(api, store=api.store.as_of(call.target.kind.bucket, fault.lag))
     return api

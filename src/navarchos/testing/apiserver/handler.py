@@ -5,23 +5,27 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
 
-from navarchos.testing.apiserver import patches, reads, requests
+from navarchos.testing.apiserver import (
+    binding,
+    bodies,
+    discovery,
+    eviction,
+    kinds,
+    objects,
+    patches,
+    proxy_subresources,
+    reads,
+    requests,
+    store,
+    watches,
+    writes,
+)
 from navarchos.testing.apiserver import status as statuses
 from navarchos.testing.apiserver.access.reviews import review
 from navarchos.testing.apiserver.access.rules import selected_name
 from navarchos.testing.apiserver.apply import apply, read_configuration
-from navarchos.testing.apiserver.binding import bind
-from navarchos.testing.apiserver.bodies import WriteOptions, read_write_options
 from navarchos.testing.apiserver.deletion import DeleteOptions, delete, read_delete_options
-from navarchos.testing.apiserver.discovery import VERSION, discover, openapi
-from navarchos.testing.apiserver.eviction import evict
-from navarchos.testing.apiserver.kinds import Kind
-from navarchos.testing.apiserver.objects import JsonObject, JsonValue
-from navarchos.testing.apiserver.proxy_subresources import is_proxied, serve_proxied
 from navarchos.testing.apiserver.scale import apply_scale, read_scale, write_scale
-from navarchos.testing.apiserver.store import Entry, Origin
-from navarchos.testing.apiserver.watches import WatchLines
-from navarchos.testing.apiserver.writes import Api, create, modify, replace
 
 __all__ = ["Call", "open_watch", "read_eviction", "route", "serve", "watch_head"]
 
@@ -81,13 +85,17 @@ class Call:
             raise
 
 
-def route(api: Api, request: requests.Request) -> Call:
+def route(api: writes.Api, request: requests.Request) -> Call:
     """Return the verb of a request and its object.
 
     Raises:
         StatusError: 404 or 405.
     """
-    target = None if is_proxied(request.path) else requests.parse_target(request.path, api.kinds)
+    target = (
+        None
+        if proxy_subresources.is_proxied(request.path)
+        else requests.parse_target(request.path, api.kinds)
+    )
     if target is None:
         return Call(request.method.lower())
     verb = _verb(request, target)
@@ -109,7 +117,7 @@ def _verb(request: requests.Request, target: requests.Target) -> str:
     return {"POST": "create", "DELETE": "deletecollection"}.get(request.method, "")
 
 
-def serve(api: Api, call: Call, request: requests.Request) -> requests.Response:
+def serve(api: writes.Api, call: Call, request: requests.Request) -> requests.Response:
     """Return the response to any request but a watch.
 
     Raises:
@@ -122,7 +130,9 @@ def serve(api: Api, call: Call, request: requests.Request) -> requests.Response:
     return requests.with_warnings(answer, call.warnings)
 
 
-def open_watch(api: Api, call: Call, request: requests.Request, *, streaming: bool) -> WatchLines:
+def open_watch(
+    api: writes.Api, call: Call, request: requests.Request, *, streaming: bool
+) -> watches.WatchLines:
     """Return the lines of a watch.
 
     Raises:
@@ -135,7 +145,7 @@ def open_watch(api: Api, call: Call, request: requests.Request, *, streaming: bo
         form = requests.negotiate(
             request.accept, kind=target.kind, forms=_OBJECT_FORMS, of_list=True
         )
-        return WatchLines(api, target, options, form, streaming=streaming)
+        return watches.WatchLines(api, target, options, form, streaming=streaming)
 
 
 def watch_head(call: Call) -> requests.Response:
@@ -143,9 +153,9 @@ def watch_head(call: Call) -> requests.Response:
     return requests.with_warnings(requests.Response(200, b""), call.warnings)
 
 
-def _serve_path(api: Api, request: requests.Request) -> requests.Response:
-    if is_proxied(request.path):
-        return serve_proxied(api, request.method, request.path, request.query)
+def _serve_path(api: writes.Api, request: requests.Request) -> requests.Response:
+    if proxy_subresources.is_proxied(request.path):
+        return proxy_subresources.serve_proxied(api, request.method, request.path, request.query)
     path = request.path.rstrip("/") or "/"
     if (
         path in _HEALTH
@@ -154,8 +164,10 @@ def _serve_path(api: Api, request: requests.Request) -> requests.Response:
     ):
         return requests.Response(200, b"ok", "text/plain; charset=utf-8")
     if path == "/version":
-        return requests.json_response(VERSION)
-    answer = discover(path, request.accept, api.kinds) or openapi(path, api.kinds)
+        return requests.json_response(discovery.VERSION)
+    answer = discovery.discover(path, request.accept, api.kinds) or discovery.openapi(
+        path, api.kinds
+    )
     if answer is not None and request.method in {"GET", "HEAD"}:
         return answer
     if path == "/":
@@ -172,7 +184,9 @@ def _serve_path(api: Api, request: requests.Request) -> requests.Response:
     return requests.Response(404, b"404 page not found\n", "text/plain; charset=utf-8")
 
 
-def _serve_get(api: Api, target: requests.Target, request: requests.Request) -> requests.Response:
+def _serve_get(
+    api: writes.Api, target: requests.Target, request: requests.Request
+) -> requests.Response:
     if target.subresource == "scale":
         return requests.json_response(read_scale(api, target))
     form = requests.negotiate(request.accept, kind=target.kind, forms=_OBJECT_FORMS)
@@ -182,7 +196,9 @@ def _serve_get(api: Api, target: requests.Target, request: requests.Request) -> 
     )
 
 
-def _serve_list(api: Api, target: requests.Target, request: requests.Request) -> requests.Response:
+def _serve_list(
+    api: writes.Api, target: requests.Target, request: requests.Request
+) -> requests.Response:
     form = requests.negotiate(request.accept, kind=target.kind, forms=_LIST_FORMS, of_list=True)
     return reads.list_objects(
         api, target, requests.read_list_options(request.query, target.kind), form
@@ -190,13 +206,13 @@ def _serve_list(api: Api, target: requests.Target, request: requests.Request) ->
 
 
 def _serve_create(
-    api: Api, target: requests.Target, request: requests.Request
+    api: writes.Api, target: requests.Target, request: requests.Request
 ) -> requests.Response:
     kind = target.kind
-    options = read_write_options(request, "create")
+    options = bodies.read_write_options(request, "create")
     body = requests.read_body(request.content_type, request.body)
     if target.subresource == "binding":
-        return requests.json_response(bind(api, target, body, options), 201)
+        return requests.json_response(binding.bind(api, target, body, options), 201)
     if target.subresource == "token":
         tokens = api.access.tokens
         found = tokens.request(target.namespace, target.name, body, dry_run=options.dry_run)
@@ -208,45 +224,49 @@ def _serve_create(
     if kind.namespaced and not target.namespace:
         raise statuses.method_not_allowed()
     form = requests.negotiate(request.accept, kind=target.kind, forms=_OBJECT_FORMS)
-    entry = create(api, kind, target.namespace, body, options)
+    entry = writes.create(api, kind, target.namespace, body, options)
     return _written_response(kind, entry, form, options, 201)
 
 
-def read_eviction(request: requests.Request) -> tuple[JsonValue, WriteOptions]:
+def read_eviction(request: requests.Request) -> tuple[objects.JsonValue, bodies.WriteOptions]:
     """Return the body and the options of an eviction.
 
     Raises:
         StatusError: 400, 415 or 422.
     """
-    return requests.read_body(request.content_type, request.body), read_write_options(
+    return requests.read_body(request.content_type, request.body), bodies.read_write_options(
         request, "evict"
     )
 
 
-def _serve_evict(api: Api, target: requests.Target, request: requests.Request) -> requests.Response:
+def _serve_evict(
+    api: writes.Api, target: requests.Target, request: requests.Request
+) -> requests.Response:
     body, options = read_eviction(request)
-    answer = evict(api, target, body, options)
+    answer = eviction.evict(api, target, body, options)
     return requests.with_warnings(requests.json_response(answer, 201), options.warnings)
 
 
 def _serve_update(
-    api: Api, target: requests.Target, request: requests.Request
+    api: writes.Api, target: requests.Target, request: requests.Request
 ) -> requests.Response:
-    options = read_write_options(request, "update")
+    options = bodies.read_write_options(request, "update")
     body = requests.read_body(request.content_type, request.body)
     if target.subresource == "scale":
         scale = write_scale(api, target, lambda _: body, options)
         return requests.with_warnings(requests.json_response(scale), options.warnings)
     form = requests.negotiate(request.accept, kind=target.kind, forms=_OBJECT_FORMS)
-    entry, created = replace(api, target, body, options)
+    entry, created = writes.replace(api, target, body, options)
     return _written_response(target.kind, entry, form, options, 201 if created else 200)
 
 
-def _serve_patch(api: Api, target: requests.Target, request: requests.Request) -> requests.Response:
+def _serve_patch(
+    api: writes.Api, target: requests.Target, request: requests.Request
+) -> requests.Response:
     kind = target.kind
     media = request.content_type.partition(";")[0].strip()
     _check_patch_format(kind, media)
-    options = read_write_options(request, "patch", applying=media == patches.APPLY_PATCH)
+    options = bodies.read_write_options(request, "patch", applying=media == patches.APPLY_PATCH)
     options.patching = True
     if media == patches.APPLY_PATCH:
         return _serve_apply(api, target, request, options)
@@ -255,12 +275,15 @@ def _serve_patch(api: Api, target: requests.Target, request: requests.Request) -
         scale = write_scale(api, target, change, options)
         return requests.with_warnings(requests.json_response(scale), options.warnings)
     form = requests.negotiate(request.accept, kind=target.kind, forms=_OBJECT_FORMS)
-    entry = modify(api, target, change, options)
+    entry = writes.modify(api, target, change, options)
     return _written_response(kind, entry, form, options, 200)
 
 
 def _serve_apply(
-    api: Api, target: requests.Target, request: requests.Request, options: WriteOptions
+    api: writes.Api,
+    target: requests.Target,
+    request: requests.Request,
+    options: bodies.WriteOptions,
 ) -> requests.Response:
     form = requests.negotiate(request.accept, kind=target.kind, forms=_OBJECT_FORMS)
     config = read_configuration(request.body, options)
@@ -272,7 +295,7 @@ def _serve_apply(
     return _written_response(target.kind, entry, form, options, 201 if created else 200)
 
 
-def _check_patch_format(kind: Kind, media: str) -> None:
+def _check_patch_format(kind: kinds.Kind, media: str) -> None:
     if kind.custom is None:
         if media not in {
             patches.JSON_PATCH,
@@ -288,8 +311,8 @@ def _check_patch_format(kind: Kind, media: str) -> None:
 
 
 def _patch(
-    kind: Kind, request: requests.Request, *, scaling: bool
-) -> Callable[[JsonObject], JsonValue]:
+    kind: kinds.Kind, request: requests.Request, *, scaling: bool
+) -> Callable[[objects.JsonObject], objects.JsonValue]:
     media = request.content_type.partition(";")[0].strip()
     patch = requests.read_body("application/json", request.body)
     if media == patches.JSON_PATCH:
@@ -305,7 +328,7 @@ def _patch(
 
 
 def _serve_delete(
-    api: Api, target: requests.Target, request: requests.Request
+    api: writes.Api, target: requests.Target, request: requests.Request
 ) -> requests.Response:
     if target.subresource:
         raise statuses.method_not_allowed()
@@ -320,21 +343,21 @@ def _serve_delete(
     return requests.with_warnings(answer, warnings)
 
 
-def _deletion_options(request: requests.Request, verb: str) -> WriteOptions:
-    return WriteOptions(origin=Origin(verb, request.user_agent), user=request.user)
+def _deletion_options(request: requests.Request, verb: str) -> bodies.WriteOptions:
+    return bodies.WriteOptions(origin=store.Origin(verb, request.user_agent), user=request.user)
 
 
-def _deletion_warnings(kind: Kind, deletion: DeleteOptions) -> list[str]:
+def _deletion_warnings(kind: kinds.Kind, deletion: DeleteOptions) -> list[str]:
     unsaid = not deletion.policy and not deletion.legacy_cascade
     return [_JOB_PODS_WARNING] if unsaid and (kind.plural, kind.group) == ("jobs", "batch") else []
 
 
 def _delete(
-    api: Api,
+    api: writes.Api,
     target: requests.Target,
     deletion: DeleteOptions,
     form: requests.Form,
-    options: WriteOptions,
+    options: bodies.WriteOptions,
 ) -> requests.Response:
     kind = target.kind
     entry, gone = delete(api, target, deletion, options)
@@ -344,8 +367,8 @@ def _delete(
     return reads.object_response(kind, entry, form, status=status)
 
 
-def _deleted(kind: Kind, entry: Entry) -> JsonObject:
-    details: JsonObject = {"name": entry.name}
+def _deleted(kind: kinds.Kind, entry: store.Entry) -> objects.JsonObject:
+    details: objects.JsonObject = {"name": entry.name}
     if kind.group:
         details["group"] = kind.group
     return {
@@ -358,7 +381,7 @@ def _deleted(kind: Kind, entry: Entry) -> JsonObject:
 
 
 def _serve_delete_collection(
-    api: Api, target: requests.Target, request: requests.Request
+    api: writes.Api, target: requests.Target, request: requests.Request
 ) -> requests.Response:
     kind = target.kind
     form = requests.negotiate(request.accept, kind=kind, forms=_LIST_FORMS, of_list=True)
@@ -376,14 +399,18 @@ def _serve_delete_collection(
 
 
 def _written_response(
-    kind: Kind, entry: Entry, form: requests.Form, options: WriteOptions, status: int
+    kind: kinds.Kind,
+    entry: store.Entry,
+    form: requests.Form,
+    options: bodies.WriteOptions,
+    status: int,
 ) -> requests.Response:
     answer = reads.object_response(kind, entry, form, status=status)
     return requests.with_warnings(answer, options.warnings)
 
 
 _VERBS: Final[
-    Mapping[str, Callable[[Api, requests.Target, requests.Request], requests.Response]]
+    Mapping[str, Callable[[writes.Api, requests.Target, requests.Request], requests.Response]]
 ] = {
     "get": _serve_get,
     "list": _serve_list,

@@ -18,13 +18,9 @@ from aiohttp import web
 
 from navarchos.logs import get_logger
 from navarchos.stopping import StopToken
-from navarchos.testing.apiserver import request_pipeline
+from navarchos.testing.apiserver import objects, request_pipeline, requests, store, watches
+from navarchos.testing.apiserver import status as statuses
 from navarchos.testing.apiserver.faults import ConnectionCut, StreamEnd, StreamFaults
-from navarchos.testing.apiserver.objects import JsonObject
-from navarchos.testing.apiserver.requests import Request, Response
-from navarchos.testing.apiserver.status import StatusError
-from navarchos.testing.apiserver.store import BucketId
-from navarchos.testing.apiserver.watches import Watch, WatchNotifier
 from navarchos.threads import ThreadGroup
 
 __all__ = ["Certificates", "HttpFrontend", "HttpServer"]
@@ -54,7 +50,7 @@ class HttpServer:
 
     def __init__(
         self,
-        frontend: Callable[[WatchNotifier], "HttpFrontend"],
+        frontend: Callable[[watches.WatchNotifier], "HttpFrontend"],
         host: str,
         port: int,
         tls: ssl.SSLContext | None,
@@ -63,7 +59,7 @@ class HttpServer:
         self._stop = StopToken()
         self._threads = ThreadGroup("apiserver", stop=self._stop)
         self._loop = asyncio.new_event_loop()
-        self._notifier = WatchNotifier(self._loop)
+        self._notifier = watches.WatchNotifier(self._loop)
         self._ready = threading.Event()
         self._failure: BaseException | None = None
         self._ended: asyncio.Event | None = None
@@ -77,7 +73,7 @@ class HttpServer:
             self._threads.join()
             raise self._failure
 
-    def wake(self, bucket: BucketId) -> None:
+    def wake(self, bucket: store.BucketId) -> None:
         """Notify the watches of a kind."""
         self._notifier.wake(bucket)
 
@@ -96,7 +92,7 @@ class HttpServer:
         self._threads.join(_STOP_TIMEOUT)
 
     def _run(
-        self, frontend: Callable[[WatchNotifier], "HttpFrontend"], host: str, port: int
+        self, frontend: Callable[[watches.WatchNotifier], "HttpFrontend"], host: str, port: int
     ) -> None:
         try:
             self._loop.run_until_complete(self._serve(frontend(self._notifier), host, port))
@@ -126,7 +122,7 @@ class HttpFrontend:
     def __init__(
         self,
         pipeline: request_pipeline.RequestPipeline,
-        notifier: WatchNotifier,
+        notifier: watches.WatchNotifier,
         *,
         bookmark_interval: float,
         streaming: bool,
@@ -183,7 +179,7 @@ class HttpFrontend:
             return _to_aiohttp(request_pipeline.too_large_response())
         try:
             accepted = self._pipeline.admit(request, raw.headers.items())
-        except StatusError as error:
+        except statuses.StatusError as error:
             return _to_aiohttp(request_pipeline.error_response(error))
         try:
             response, code = await self._serve(raw, accepted)
@@ -221,7 +217,9 @@ class HttpFrontend:
         accepted: request_pipeline.AcceptedRequest,
         opened: request_pipeline.OpenedWatch,
     ) -> web.StreamResponse:
-        watch = Watch(opened.lines, self._notifier, bookmark_interval=self._bookmark_interval)
+        watch = watches.Watch(
+            opened.lines, self._notifier, bookmark_interval=self._bookmark_interval
+        )
         response = web.StreamResponse(headers=_headers(opened.head))
         response.enable_chunked_encoding()
         await response.prepare(raw)
@@ -267,8 +265,8 @@ class HttpFrontend:
         return True
 
 
-async def _read(raw: web.BaseRequest) -> Request:
-    return Request(
+async def _read(raw: web.BaseRequest) -> requests.Request:
+    return requests.Request(
         method=raw.method,
         path=unquote(raw.rel_url.raw_path),
         query=raw.query,
@@ -279,11 +277,11 @@ async def _read(raw: web.BaseRequest) -> Request:
     )
 
 
-def _to_aiohttp(served: Response) -> web.Response:
+def _to_aiohttp(served: requests.Response) -> web.Response:
     return web.Response(status=served.status, body=served.body, headers=_headers(served))
 
 
-def _headers(served: Response) -> dict[str, str]:
+def _headers(served: requests.Response) -> dict[str, str]:
     media = {"Content-Type": served.content_type} if served.content_type else {}
     return {**media, **served.headers}
 
@@ -418,7 +416,7 @@ class Certificates:
         found = (path for path in self._directory.iterdir() if path.name != "ca.key")
         self._files = {path.name: path.read_bytes() for path in found}
 
-    def kubeconfig(self, url: str, token: str, namespace: str) -> JsonObject:
+    def kubeconfig(self, url: str, token: str, namespace: str) -> objects.JsonObject:
         """Return a kubeconfig with a bearer token."""
         from navarchos.testing.controlplane.credentials import make_kubeconfig, token_user
 

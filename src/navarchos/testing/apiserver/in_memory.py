@@ -16,12 +16,9 @@ from navarchos.client.transport import BufferedResponse, Response
 from navarchos.clock import Clock
 from navarchos.errors import Stopped
 from navarchos.stopping import StopToken
-from navarchos.testing.apiserver import request_pipeline
-from navarchos.testing.apiserver.faults import ConnectionCut, StreamEnd, StreamFaults
-from navarchos.testing.apiserver.requests import Request
+from navarchos.testing.apiserver import faults, request_pipeline, requests, store
+from navarchos.testing.apiserver import status as statuses
 from navarchos.testing.apiserver.requests import Response as Served
-from navarchos.testing.apiserver.status import StatusError
-from navarchos.testing.apiserver.store import BucketId, Change
 
 __all__ = ["InMemoryTransport", "InMemoryWatch", "ThreadWatchNotifier", "buffered", "read_request"]
 
@@ -38,21 +35,21 @@ class ThreadWatchNotifier:
 
     def __init__(self) -> None:
         self._watches_lock = threading.Lock()
-        self._watches: dict[BucketId, set[InMemoryWatch]] = {}  # guarded by _watches_lock
+        self._watches: dict[store.BucketId, set[InMemoryWatch]] = {}  # guarded by _watches_lock
 
-    def on_change(self, change: Change) -> None:
+    def on_change(self, change: store.Change) -> None:
         """Wake the watches of the kind that has changed."""
         with self._watches_lock:
             watches = tuple(self._watches.get(change.resource, ()))
         for watch in watches:
             watch.wake()
 
-    def add(self, bucket: BucketId, watch: "InMemoryWatch") -> None:
+    def add(self, bucket: store.BucketId, watch: "InMemoryWatch") -> None:
         """Wake a watch from now on."""
         with self._watches_lock:
             self._watches.setdefault(bucket, set()).add(watch)
 
-    def remove(self, bucket: BucketId, watch: "InMemoryWatch") -> None:
+    def remove(self, bucket: store.BucketId, watch: "InMemoryWatch") -> None:
         """Undo `add`; may be repeated."""
         with self._watches_lock:
             self._watches.get(bucket, set()).discard(watch)
@@ -90,7 +87,7 @@ class InMemoryTransport:
         try:
             with self._one_at_a_time():
                 accepted = self._pipeline.admit(received, headers)
-        except StatusError as error:
+        except statuses.StatusError as error:
             return buffered(request_pipeline.error_response(error))
         if accepted.delay and stop.wait(accepted.delay):
             self._pipeline.record(accepted, 0)
@@ -98,7 +95,7 @@ class InMemoryTransport:
         try:
             with self._one_at_a_time():
                 return self._serve(accepted, stop)
-        except ConnectionCut:
+        except faults.ConnectionCut:
             self._pipeline.record(accepted, 0)
             raise ConnectFailed("a fault has cut the connection", sent=True) from None
 
@@ -125,7 +122,7 @@ class InMemoryTransport:
                 bookmark_interval=interval if opened.lines.options.bookmarks else math.inf,
                 stop=stop,
             )
-        except ConnectionCut:
+        except faults.ConnectionCut:
             raise
         except Exception as error:  # noqa: BLE001 - an error of this server becomes a 500
             served = request_pipeline.failure_response(error, accepted.request)
@@ -161,18 +158,18 @@ class InMemoryWatch:
         self._interval = bookmark_interval
         self._stop = stop
         self._clock: Clock = pipeline.api.store.clock
-        self._faults = StreamFaults(accepted.fault)
+        self._faults = faults.StreamFaults(accepted.fault)
         self._changed = threading.Condition(threading.Lock())
         self._is_woken = False  # guarded by _changed
-        self._ending: StreamEnd | None = None
+        self._ending: faults.StreamEnd | None = None
         self._is_closed = False
         now = self._clock.monotonic()
         self._end = now + (opened.lines.options.timeout or _DEFAULT_DURATION)
         self._bookmark_at = now + bookmark_interval
         first, self._cursor = self._lines.first_lines()
-        self._parts: list[bytes | StreamEnd] = [*self._faults.apply(first)]
+        self._parts: list[bytes | faults.StreamEnd] = [*self._faults.apply(first)]
         if self._cursor < 0:
-            self._parts.append(StreamEnd.END)
+            self._parts.append(faults.StreamEnd.END)
         notifier.add(self._bucket, self)
         self._remove_stop_listener = stop.on_stop(self.wake)
 
@@ -213,7 +210,7 @@ class InMemoryWatch:
         self._notifier.remove(self._bucket, self)
         if not self._is_closed:
             self._is_closed = True
-            cut = self._ending in {StreamEnd.CUT, StreamEnd.HALF_CLOSE}
+            cut = self._ending in {faults.StreamEnd.CUT, faults.StreamEnd.HALF_CLOSE}
             self._pipeline.record(self._accepted, 0 if cut else self.status)
 
     def _next_part(self) -> bytes | None:
@@ -226,11 +223,11 @@ class InMemoryWatch:
                 return part
             self._ending = part
         match self._ending:
-            case None | StreamEnd.STALL | StreamEnd.STALL_WITHIN:
+            case None | faults.StreamEnd.STALL | faults.StreamEnd.STALL_WITHIN:
                 return None
-            case StreamEnd.END:
+            case faults.StreamEnd.END:
                 return b""
-            case StreamEnd.CUT | StreamEnd.HALF_CLOSE:
+            case faults.StreamEnd.CUT | faults.StreamEnd.HALF_CLOSE:
                 raise ConnectFailed("a fault has cut the connection", sent=True)
             case _:
                 assert_never(self._ending)
@@ -246,7 +243,7 @@ class InMemoryWatch:
             self._bookmark_at = now + self._interval
         self._parts = [*self._faults.apply(lines)]
         if has_ended:
-            self._parts.append(StreamEnd.END)
+            self._parts.append(faults.StreamEnd.END)
 
     def _sleep(self, seconds: float) -> None:
         with self._changed:
@@ -254,11 +251,11 @@ class InMemoryWatch:
                 self._clock.wait(self._changed, None if seconds == math.inf else seconds)
 
 
-def read_request(request: HttpRequest) -> Request:
+def read_request(request: HttpRequest) -> requests.Request:
     """Return a client's request as the server would read it from a connection."""
     path, _, query = request.target.partition("?")
     headers = {name.lower(): value for name, value in request.headers.items()}
-    return Request(
+    return requests.Request(
         request.method,
         unquote(path),
         dict(parse_qsl(query, keep_blank_values=True)),

@@ -5,11 +5,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from navarchos.testing.apiserver.names import NameRule, dns_subdomain
+from navarchos.testing.apiserver import names, store
+from navarchos.testing.apiserver import status as statuses
 from navarchos.testing.apiserver.objects import JsonObject, encode
 from navarchos.testing.apiserver.schema import Schema
-from navarchos.testing.apiserver.status import FieldError, ResourceName
-from navarchos.testing.apiserver.store import BucketId, Entry
 
 __all__ = [
     "ALL_VERBS",
@@ -29,8 +28,8 @@ ALL_VERBS: Final = (
 
 _Mutate = Callable[[JsonObject], None]
 _Compare = Callable[[JsonObject, JsonObject], None]
-_Validate = Callable[[JsonObject], list[FieldError]]
-_ValidateUpdate = Callable[[JsonObject, JsonObject], list[FieldError]]
+_Validate = Callable[[JsonObject], list[statuses.FieldError]]
+_ValidateUpdate = Callable[[JsonObject, JsonObject], list[statuses.FieldError]]
 
 
 def _change_nothing(_obj: JsonObject) -> None:
@@ -41,11 +40,11 @@ def _change_nothing_on_update(_new: JsonObject, _old: JsonObject) -> None:
     return
 
 
-def _no_errors(_obj: JsonObject) -> list[FieldError]:
+def _no_errors(_obj: JsonObject) -> list[statuses.FieldError]:
     return []
 
 
-def _no_update_errors(_new: JsonObject, _old: JsonObject) -> list[FieldError]:
+def _no_update_errors(_new: JsonObject, _old: JsonObject) -> list[statuses.FieldError]:
     return []
 
 
@@ -70,7 +69,7 @@ class Strategy:
         status_on_create: A new object may have a status.
     """
 
-    name_rule: NameRule = dns_subdomain
+    name_rule: names.NameRule = names.dns_subdomain
     generation: bool = False
     unconditional_update: bool = True
     create_on_update: bool = False
@@ -136,7 +135,7 @@ class Kind:
     singular: str
     namespaced: bool
     schema: Schema
-    bucket: BucketId
+    bucket: store.BucketId
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     subresources: frozenset[str] = frozenset()
@@ -155,9 +154,9 @@ class Kind:
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
-    def resource(self) -> ResourceName:
+    def resource(self) -> statuses.ResourceName:
         """Group and plural, as errors name them."""
-        return ResourceName(self.group, self.plural)
+        return statuses.ResourceName(self.group, self.plural)
 
     @property
     def has_status(self) -> bool:
@@ -226,7 +225,7 @@ class Kinds:
         matching = [k for k in self._all if k.kind == kind and k.group == group]
         return next((k for k in matching if k.version == version), None)
 
-    def by_bucket(self, bucket: BucketId) -> Kind | None:
+    def by_bucket(self, bucket: store.BucketId) -> Kind | None:
         """Return a kind whose objects the bucket keeps."""
         return next((k for k in self._all if k.bucket == bucket and k.conversion is None), None)
 
@@ -253,7 +252,7 @@ def version_order(version: str) -> tuple[int, int, int, str]:
     return 3, 0, 0, version
 
 
-def encoded_entry(kind: Kind, entry: Entry) -> bytes:
+def encoded_entry(kind: Kind, entry: store.Entry) -> bytes:
     """Return an entry's JSON in the version of `kind`; the stored bytes if possible."""
     served = kind.to_served(entry.obj)
     return entry.raw if served is entry.obj else encode(served)

@@ -5,9 +5,9 @@ from typing import Any, Final
 
 import jsonpatch
 
-from navarchos.testing.apiserver.objects import JsonObject, JsonValue, copy_json
+from navarchos.testing.apiserver import objects
+from navarchos.testing.apiserver import status as statuses
 from navarchos.testing.apiserver.schema import Schema
-from navarchos.testing.apiserver.status import StatusError, bad_request
 
 __all__ = [
     "APPLY_PATCH",
@@ -31,10 +31,10 @@ _RETAIN: Final = "$retainKeys"
 _UNFIT: Final = "the server rejected our request due to an error in our request"
 
 
-def apply_merge_patch(target: JsonValue, patch: JsonValue) -> JsonValue:
+def apply_merge_patch(target: objects.JsonValue, patch: objects.JsonValue) -> objects.JsonValue:
     """Return `target` changed by an RFC 7386 patch; neither argument is changed."""
     if not isinstance(patch, dict):
-        return copy_json(patch)
+        return objects.copy_json(patch)
     result = dict(target) if isinstance(target, dict) else {}
     for key, value in patch.items():
         if value is None:
@@ -44,27 +44,27 @@ def apply_merge_patch(target: JsonValue, patch: JsonValue) -> JsonValue:
     return result
 
 
-def apply_json_patch(target: JsonObject, patch: JsonValue) -> JsonValue:
+def apply_json_patch(target: objects.JsonObject, patch: objects.JsonValue) -> objects.JsonValue:
     """Return `target` changed by an RFC 6902 patch; neither argument is changed.
 
     Raises:
         StatusError: 400 when `patch` is not a JSON patch, 422 when it cannot be applied.
     """
     if not isinstance(patch, list) or not all(isinstance(step, dict) for step in patch):
-        raise bad_request(
+        raise statuses.bad_request(
             "error decoding patch: json: cannot unmarshal object into Go value of type"
             " jsonpatch.Patch"
         )
     try:
         return _JsonPatch(patch).apply(target)
     except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException, TypeError) as error:
-        raise StatusError(422, "Invalid", _UNFIT, details={}) from error
+        raise statuses.StatusError(422, "Invalid", _UNFIT, details={}) from error
 
 
 class _Replace(jsonpatch.ReplaceOperation):
     """Adds the key if a map lacks it, as the API server's library does (evanphx/json-patch v4)."""
 
-    def apply(self, obj: JsonValue) -> JsonValue:
+    def apply(self, obj: objects.JsonValue) -> objects.JsonValue:
         parent, key = self.pointer.to_last(obj)
         if isinstance(parent, dict) and key is not None:
             return jsonpatch.AddOperation(self.operation).apply(obj)
@@ -74,7 +74,7 @@ class _Replace(jsonpatch.ReplaceOperation):
 class _Test(jsonpatch.TestOperation):
     """Takes an absent key of a map for null, as the API server's library does."""
 
-    def apply(self, obj: JsonValue) -> JsonValue:
+    def apply(self, obj: objects.JsonValue) -> objects.JsonValue:
         parent, key = self.pointer.to_last(obj)
         is_absent = isinstance(parent, dict) and key is not None and parent.get(key) is None
         if is_absent and self.operation.get("value") is None:
@@ -97,16 +97,18 @@ class _JsonPatch(jsonpatch.JsonPatch):
     )
 
 
-def apply_strategic_patch(target: JsonValue, patch: JsonValue, schema: Schema | None) -> JsonValue:
+def apply_strategic_patch(
+    target: objects.JsonValue, patch: objects.JsonValue, schema: Schema | None
+) -> objects.JsonValue:
     """Return `target` changed by a strategic merge patch for a kind's schema.
 
     Raises:
         StatusError: 400 or 500 for an invalid directive or list.
     """
     if not isinstance(patch, dict):
-        return copy_json(patch)
+        return objects.copy_json(patch)
     if patch.get(_DIRECTIVE) == "replace":
-        return {k: copy_json(v) for k, v in patch.items() if k != _DIRECTIVE}
+        return {k: objects.copy_json(v) for k, v in patch.items() if k != _DIRECTIVE}
     if patch.get(_DIRECTIVE) == "delete":
         return {}
     result = _prepared(dict(target) if isinstance(target, dict) else {}, patch)
@@ -122,7 +124,7 @@ def apply_strategic_patch(target: JsonValue, patch: JsonValue, schema: Schema | 
     return result
 
 
-def _prepared(result: JsonObject, patch: JsonObject) -> JsonObject:
+def _prepared(result: objects.JsonObject, patch: objects.JsonObject) -> objects.JsonObject:
     """Apply the directives that remove something, before the merge."""
     if _RETAIN in patch:
         result = {k: v for k, v in result.items() if k in patch[_RETAIN]}
@@ -133,7 +135,9 @@ def _prepared(result: JsonObject, patch: JsonObject) -> JsonObject:
     return result
 
 
-def _merge_field(result: JsonObject, key: str, value: JsonValue, child: Schema | None) -> None:
+def _merge_field(
+    result: objects.JsonObject, key: str, value: objects.JsonValue, child: Schema | None
+) -> None:
     if value is None:
         result.pop(key, None)
     elif isinstance(value, list):
@@ -148,12 +152,12 @@ def _merge_field(result: JsonObject, key: str, value: JsonValue, child: Schema |
 
 def _merge_list(target: list[Any], patch: list[Any], schema: Schema | None) -> list[Any]:
     if schema is None or not schema.merges:
-        return [item for item in copy_json(patch) if not _is_directive(item)]
+        return [item for item in objects.copy_json(patch) if not _is_directive(item)]
     if not schema.merge_key:
-        added = [copy_json(item) for item in patch]
+        added = [objects.copy_json(item) for item in patch]
         return _interleaved([item for item in target if item not in patch], added, target, "")
     if any(_is_directive(item) and item.get(_DIRECTIVE) == "replace" for item in patch):
-        return [copy_json(item) for item in patch if not _is_directive(item)]
+        return [objects.copy_json(item) for item in patch if not _is_directive(item)]
     merged = list(target)
     for item in patch:
         _merge_item(merged, item, schema)
@@ -181,19 +185,21 @@ def _interleaved(kept: list[Any], patched: list[Any], target: list[Any], key: st
     return result + rest
 
 
-def _name(item: JsonValue, key: str) -> JsonValue:
+def _name(item: objects.JsonValue, key: str) -> objects.JsonValue:
     return item.get(key) if key and isinstance(item, dict) else item
 
 
-def _is_directive(item: JsonValue) -> bool:
+def _is_directive(item: objects.JsonValue) -> bool:
     return isinstance(item, dict) and _DIRECTIVE in item
 
 
-def _merge_item(merged: list[Any], item: JsonValue, schema: Schema) -> None:
+def _merge_item(merged: list[Any], item: objects.JsonValue, schema: Schema) -> None:
     key = schema.merge_key
     if not isinstance(item, dict) or key not in item:
         shown = f"map: {item} does not contain declared merge key: {key}"
-        raise StatusError(500, "InternalError", shown, details={"causes": [{"message": shown}]})
+        raise statuses.StatusError(
+            500, "InternalError", shown, details={"causes": [{"message": shown}]}
+        )
     at = next((i for i, old in enumerate(merged) if old.get(key) == item[key]), None)
     if item.get(_DIRECTIVE) == "delete":
         if at is not None:
@@ -209,7 +215,7 @@ def _ordered(items: list[Any], order: list[Any], schema: Schema | None) -> list[
     key = schema.merge_key if schema else ""
     wanted = [entry.get(key) if isinstance(entry, dict) else entry for entry in order]
 
-    def rank(item: JsonValue) -> int:
+    def rank(item: objects.JsonValue) -> int:
         found = item.get(key) if isinstance(item, dict) else item
         return wanted.index(found) if found in wanted else len(wanted)
 

@@ -9,11 +9,8 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
+from navarchos.testing.apiserver import objects, requests, store, writes
 from navarchos.testing.apiserver import status as statuses
-from navarchos.testing.apiserver.objects import TIME_LAYOUT, JsonObject, dig, is_rfc3339
-from navarchos.testing.apiserver.requests import Response, read_number
-from navarchos.testing.apiserver.store import BucketId, entry_key
-from navarchos.testing.apiserver.writes import Api
 
 __all__ = ["PROXY_SUBRESOURCES", "is_proxied", "serve_proxied"]
 
@@ -51,7 +48,9 @@ def is_proxied(path: str) -> bool:
     return match["what"] == "proxy" or (match["plural"] == "pods" and not match["rest"])
 
 
-def serve_proxied(api: Api, method: str, path: str, query: Mapping[str, str]) -> Response:
+def serve_proxied(
+    api: writes.Api, method: str, path: str, query: Mapping[str, str]
+) -> requests.Response:
     """Return the response to a request for which `is_proxied` is true.
 
     Raises:
@@ -69,23 +68,23 @@ def serve_proxied(api: Api, method: str, path: str, query: Mapping[str, str]) ->
     pod = _object(api, "pods", namespace, name)
     if match["what"] != "portforward":
         _check_container(pod, name, query.get("container", ""))
-    node = dig(pod, "spec", "nodeName")
+    node = objects.dig(pod, "spec", "nodeName")
     if node:
         raise _refused(_address(_node_of_pod(api, node)), _KUBELET)
     if match["what"] == "log":
-        return Response(204, b"", "")
+        return requests.Response(204, b"", "")
     raise statuses.bad_request(f"pod {name} does not have a host assigned")
 
 
-def _object(api: Api, plural: str, namespace: str, name: str) -> JsonObject:
-    found = api.store.get(BucketId(plural, ""), entry_key(namespace, name))
+def _object(api: writes.Api, plural: str, namespace: str, name: str) -> objects.JsonObject:
+    found = api.store.get(store.BucketId(plural, ""), store.entry_key(namespace, name))
     if found is None:
         raise statuses.not_found(statuses.ResourceName("", plural), name)
     return found.obj
 
 
-def _node_of_pod(api: Api, name: str) -> JsonObject:
-    found = api.store.get(BucketId("nodes", ""), name)
+def _node_of_pod(api: writes.Api, name: str) -> objects.JsonObject:
+    found = api.store.get(store.BucketId("nodes", ""), name)
     if found is None:
         raise statuses.not_found(
             statuses.ResourceName("", "pods"), name
@@ -95,13 +94,15 @@ def _node_of_pod(api: Api, name: str) -> JsonObject:
 
 def _check_log_options(query: Mapping[str, str], name: str) -> None:
     numbers = {
-        field: read_number(query, field)
+        field: requests.read_number(query, field)
         for field in ("sinceSeconds", "tailLines", "limitBytes")
         if field in query
     }
     since = query.get("sinceTime")
-    if since is not None and not is_rfc3339(since):
-        text = f'parsing time "{since}" as "{TIME_LAYOUT}": cannot parse "{since}" as "2006"'
+    if since is not None and not objects.is_rfc3339(since):
+        text = (
+            f'parsing time "{since}" as "{objects.TIME_LAYOUT}": cannot parse "{since}" as "2006"'
+        )
         raise statuses.bad_request(text)
     errors: list[statuses.FieldError] = []
     if numbers.get("tailLines", 0) < 0:
@@ -121,17 +122,19 @@ def _check_log_options(query: Mapping[str, str], name: str) -> None:
         raise statuses.invalid("PodLogOptions", "", name, errors)
 
 
-def _check_container(pod: JsonObject, name: str, container: str) -> None:
-    known = [each["name"] for field in _LISTS for each in dig(pod, "spec", field, default=[])]
+def _check_container(pod: objects.JsonObject, name: str, container: str) -> None:
+    known = [
+        each["name"] for field in _LISTS for each in objects.dig(pod, "spec", field, default=[])
+    ]
     if container and container not in known:
         raise statuses.bad_request(f"container {container} is not valid for pod {name}")
-    if not container and len(dig(pod, "spec", "containers", default=[])) > 1:
+    if not container and len(objects.dig(pod, "spec", "containers", default=[])) > 1:
         listed = " ".join(known)
         text = f"a container name must be specified for pod {name}, choose one of: [{listed}]"
         raise statuses.bad_request(text)
 
 
-def _unreachable(api: Api, plural: str, namespace: str, text: str) -> statuses.StatusError:
+def _unreachable(api: writes.Api, plural: str, namespace: str, text: str) -> statuses.StatusError:
     """Return the error for `text`: the name of an object, or `scheme:name:port`."""
     parts = text.split(":")
     name, port = (parts[1], parts[2]) if len(parts) == 3 else (parts[0], ":".join(parts[1:]))
@@ -139,13 +142,15 @@ def _unreachable(api: Api, plural: str, namespace: str, text: str) -> statuses.S
     if plural == "nodes":
         return _refused(_address(obj), int(port) if port.isdigit() else _KUBELET)
     if plural == "pods":
-        address = dig(obj, "status", "podIP")
+        address = objects.dig(obj, "status", "podIP")
         return (
             _refused(address, port or "80")
             if address
             else statuses.bad_request("address not allowed")
         )
-    ports = {str(each.get(key)) for each in dig(obj, "spec", "ports") for key in ("name", "port")}
+    ports = {
+        str(each.get(key)) for each in objects.dig(obj, "spec", "ports") for key in ("name", "port")
+    }
     if port and port not in ports:
         message = f'no service port {port} found for service "{name}"'
         return statuses.StatusError(503, "ServiceUnavailable", message)
@@ -154,9 +159,9 @@ def _unreachable(api: Api, plural: str, namespace: str, text: str) -> statuses.S
     )  # the service has no endpoints
 
 
-def _address(node: JsonObject) -> str:
+def _address(node: objects.JsonObject) -> str:
     """Return the address of a node's kubelet, in upstream's order of preference."""
-    addresses = dig(node, "status", "addresses", default=[])
+    addresses = objects.dig(node, "status", "addresses", default=[])
     for wanted in _ADDRESSES:
         for each in addresses:
             if each["type"] == wanted:

@@ -9,14 +9,9 @@ from typing import Final
 import msgspec
 
 from navarchos.structs import prepare_decoding
-from navarchos.testing.apiserver import requests
-from navarchos.testing.apiserver.kinds import Kind, encoded_entry
-from navarchos.testing.apiserver.objects import JsonObject, encode
-from navarchos.testing.apiserver.selectors import Selection
-from navarchos.testing.apiserver.status import StatusError, bad_request, expired, too_large_version
-from navarchos.testing.apiserver.store import Compacted, Entry, FutureVersion, entry_key
+from navarchos.testing.apiserver import kinds, objects, requests, selectors, store, writes
+from navarchos.testing.apiserver import status as statuses
 from navarchos.testing.apiserver.tables import metadata_only, table
-from navarchos.testing.apiserver.writes import Api, require
 
 __all__ = [
     "expired_page",
@@ -50,7 +45,11 @@ class _Token(msgspec.Struct):
 
 
 def get(
-    api: Api, target: requests.Target, version: str, form: requests.Form, include_object: str = ""
+    api: writes.Api,
+    target: requests.Target,
+    version: str,
+    form: requests.Form,
+    include_object: str = "",
 ) -> requests.Response:
     """Return the response to a GET of one object.
 
@@ -59,26 +58,31 @@ def get(
     """
     asked = requests.read_version(version, listing=False)
     if asked > api.store.version:
-        raise too_large_version(asked, api.store.version)
-    entry = require(api, target)
+        raise statuses.too_large_version(asked, api.store.version)
+    entry = writes.require(api, target)
     return object_response(target.kind, entry, form, include_object=include_object)
 
 
 def object_response(
-    kind: Kind, entry: Entry, form: requests.Form, *, status: int = 200, include_object: str = ""
+    kind: kinds.Kind,
+    entry: store.Entry,
+    form: requests.Form,
+    *,
+    status: int = 200,
+    include_object: str = "",
 ) -> requests.Response:
     """Return a response with one object in the requested form."""
     if form.kind == "Table":
         shown = table(kind, [entry], str(entry.version), form.version, include_object)
-        return requests.Response(status, encode(shown))
+        return requests.Response(status, objects.encode(shown))
     if form.kind == "PartialObjectMetadata":
-        return requests.Response(status, encode(metadata_only(entry.obj, form.version)))
-    return requests.Response(status, encoded_entry(kind, entry))
+        return requests.Response(status, objects.encode(metadata_only(entry.obj, form.version)))
+    return requests.Response(status, kinds.encoded_entry(kind, entry))
 
 
 def selected_entries(
-    api: Api, target: requests.Target, options: requests.ListOptions
-) -> list[Entry]:
+    api: writes.Api, target: requests.Target, options: requests.ListOptions
+) -> list[store.Entry]:
     """Return the current objects that a request on a collection selects."""
     entries = api.store.entries(target.kind.bucket, target.namespace)
     if options.selection.is_empty:
@@ -87,7 +91,7 @@ def selected_entries(
 
 
 def list_objects(
-    api: Api, target: requests.Target, options: requests.ListOptions, form: requests.Form
+    api: writes.Api, target: requests.Target, options: requests.ListOptions, form: requests.Form
 ) -> requests.Response:
     """Return the response to a list.
 
@@ -100,8 +104,8 @@ def list_objects(
 
 
 def find_page(
-    api: Api, target: requests.Target, options: requests.ListOptions
-) -> tuple[list[Entry], JsonObject]:
+    api: writes.Api, target: requests.Target, options: requests.ListOptions
+) -> tuple[list[store.Entry], objects.JsonObject]:
     """Return the objects of a list, or one page of them, and the metadata of the list.
 
     Raises:
@@ -115,9 +119,9 @@ def find_page(
 
 
 def list_response(
-    kind: Kind,
-    page: Sequence[Entry],
-    metadata: JsonObject,
+    kind: kinds.Kind,
+    page: Sequence[store.Entry],
+    metadata: objects.JsonObject,
     form: requests.Form,
     include_object: str = "",
 ) -> requests.Response:
@@ -126,13 +130,15 @@ def list_response(
         version = str(metadata["resourceVersion"])
         shown = table(kind, page, version, form.version, include_object)
         shown["metadata"] = metadata
-        return requests.Response(200, encode(shown))
+        return requests.Response(200, objects.encode(shown))
     if form.kind == "PartialObjectMetadataList":
-        return requests.Response(200, encode(_metadata_list(page, metadata, form)))
+        return requests.Response(200, objects.encode(_metadata_list(page, metadata, form)))
     return requests.Response(200, _spliced(kind, page, metadata))
 
 
-def _metadata_list(page: Sequence[Entry], metadata: JsonObject, form: requests.Form) -> JsonObject:
+def _metadata_list(
+    page: Sequence[store.Entry], metadata: objects.JsonObject, form: requests.Form
+) -> objects.JsonObject:
     return {
         "kind": "PartialObjectMetadataList",
         "apiVersion": f"meta.k8s.io/{form.version}",
@@ -142,8 +148,8 @@ def _metadata_list(page: Sequence[Entry], metadata: JsonObject, form: requests.F
 
 
 def _snapshot(
-    api: Api, target: requests.Target, options: requests.ListOptions
-) -> tuple[list[Entry], int, str]:
+    api: writes.Api, target: requests.Target, options: requests.ListOptions
+) -> tuple[list[store.Entry], int, str]:
     """Return the entries of a list, their version, and the key to begin with."""
     if options.continue_token:
         return _continued(api, target, options)
@@ -154,52 +160,52 @@ def _snapshot(
         ):
             return _at_exact_version(api, target, asked), asked, ""
         if asked > api.store.version:
-            raise too_large_version(asked, api.store.version)
+            raise statuses.too_large_version(asked, api.store.version)
         entries = api.store.entries(target.kind.bucket, target.namespace)
         return entries, api.store.version, ""
 
 
 def _continued(
-    api: Api, target: requests.Target, options: requests.ListOptions
-) -> tuple[list[Entry], int, str]:
+    api: writes.Api, target: requests.Target, options: requests.ListOptions
+) -> tuple[list[store.Entry], int, str]:
     bucket, namespace = target.kind.bucket, target.namespace
     version, start = _read_token(options.continue_token)
     if options.version not in {"", "0"}:
-        raise bad_request("specifying resource version is not allowed when using continue")
-    start = entry_key(namespace, start)
+        raise statuses.bad_request("specifying resource version is not allowed when using continue")
+    start = store.entry_key(namespace, start)
     if version < 0:  # the token of an expired list continues with the current objects
         with api.store.transaction():
             return api.store.entries(bucket, namespace), api.store.version, start
     try:
         return api.store.entries_at(bucket, namespace, version), version, start
-    except Compacted as gone:
+    except store.Compacted as gone:
         raise expired_page(options.continue_token) from gone
 
 
-def expired_page(token: str) -> StatusError:
+def expired_page(token: str) -> statuses.StatusError:
     """Return the 410 for a page of a version that is gone, with a token to continue anyway.
 
     Raises:
         StatusError: 400, the token is invalid.
     """
     _, start = _read_token(token)
-    return expired(_EXPIRED, continue_token=_token(-1, start))
+    return statuses.expired(_EXPIRED, continue_token=_token(-1, start))
 
 
-def _at_exact_version(api: Api, target: requests.Target, version: int) -> list[Entry]:
+def _at_exact_version(api: writes.Api, target: requests.Target, version: int) -> list[store.Entry]:
     try:
         return api.store.entries_at(target.kind.bucket, target.namespace, version)
-    except Compacted as gone:
+    except store.Compacted as gone:
         message = "The resourceVersion for the provided list is too old."
-        raise expired(message) from gone
-    except FutureVersion as future:
-        raise too_large_version(version, future.current) from future
+        raise statuses.expired(message) from gone
+    except store.FutureVersion as future:
+        raise statuses.too_large_version(version, future.current) from future
 
 
 def _page(
-    entries: list[Entry], version: int, target: requests.Target, options: requests.ListOptions
-) -> tuple[list[Entry], JsonObject]:
-    metadata: JsonObject = {"resourceVersion": str(version)}
+    entries: list[store.Entry], version: int, target: requests.Target, options: requests.ListOptions
+) -> tuple[list[store.Entry], objects.JsonObject]:
+    metadata: objects.JsonObject = {"resourceVersion": str(version)}
     # Upstream's watch cache ignores the limit for version "0".
     limit = 0 if options.version == "0" else max(0, options.limit)
     page, left = _first_selected(entries, limit or len(entries), options.selection)
@@ -212,15 +218,15 @@ def _page(
 
 
 def _first_selected(
-    entries: list[Entry], limit: int, selection: Selection
-) -> tuple[list[Entry], int]:
+    entries: list[store.Entry], limit: int, selection: selectors.Selection
+) -> tuple[list[store.Entry], int]:
     """Return the selected entries up to a limit, and the number of entries after the last one.
 
     As upstream, that number includes entries that are not selected.
     """
     if selection.is_empty:
         return entries[:limit], max(0, len(entries) - limit)
-    page: list[Entry] = []
+    page: list[store.Entry] = []
     for index, entry in enumerate(entries):
         if selection.matches(entry.obj):
             page.append(entry)
@@ -230,7 +236,7 @@ def _first_selected(
 
 
 def _token(version: int, start: str) -> str:
-    raw = encode({"v": _PAGING_FORM, "rv": version, "start": start})
+    raw = objects.encode({"v": _PAGING_FORM, "rv": version, "start": start})
     return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
 
 
@@ -255,19 +261,21 @@ def _read_token(token: str) -> tuple[int, str]:
     return found.rv, found.start
 
 
-def _invalid_token(why: str) -> StatusError:
-    return bad_request(f"invalid continue token: {why}")
+def _invalid_token(why: str) -> statuses.StatusError:
+    return statuses.bad_request(f"invalid continue token: {why}")
 
 
-def _spliced(kind: Kind, page: Sequence[Entry], metadata: JsonObject) -> bytes:
+def _spliced(kind: kinds.Kind, page: Sequence[store.Entry], metadata: objects.JsonObject) -> bytes:
     """Return a list made of stored JSON; items of built-in kinds have no kind, as upstream."""
     if kind.custom is not None:  # upstream writes an empty continue token for custom kinds
         metadata = {"continue": "", **metadata}
-    head = encode({"kind": kind.list_kind, "apiVersion": kind.api_version, "metadata": metadata})
+    head = objects.encode(
+        {"kind": kind.list_kind, "apiVersion": kind.api_version, "metadata": metadata}
+    )
     if kind.custom is not None or kind.conversion is not None:
-        items = b",".join([encoded_entry(kind, entry) for entry in page])
+        items = b",".join([kinds.encoded_entry(kind, entry) for entry in page])
     else:
-        prefix = encode({"kind": kind.kind, "apiVersion": kind.api_version})[:-1]
+        prefix = objects.encode({"kind": kind.kind, "apiVersion": kind.api_version})[:-1]
         skip = len(prefix) + 1
         items = b",".join([b"{" + entry.raw[skip:] for entry in page])
     return b'%s,"items":[%s]}\n' % (head[:-1], items)

@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from navarchos.logs import get_logger, traceback_of
+from navarchos.testing.apiserver import handler, objects, watches, writes
+from navarchos.testing.apiserver import status as statuses
 from navarchos.testing.apiserver.faults import (
     ConnectionCut,
     Fault,
@@ -18,12 +20,7 @@ from navarchos.testing.apiserver.faults import (
     loses_response,
     request_facts,
 )
-from navarchos.testing.apiserver.handler import Call, open_watch, route, serve, watch_head
-from navarchos.testing.apiserver.objects import encode
 from navarchos.testing.apiserver.requests import Request, Response, with_warnings
-from navarchos.testing.apiserver.status import StatusError
-from navarchos.testing.apiserver.watches import WatchLines
-from navarchos.testing.apiserver.writes import Api
 
 __all__ = [
     "MAX_BODY_BYTES",
@@ -91,13 +88,13 @@ class AuditLog:
         with self._log_lock:
             return tuple(self._records)
 
-    def count(self, call: Call, user_agent: str) -> None:
+    def count(self, call: handler.Call, user_agent: str) -> None:
         """Count a request when it begins."""
         if call.target is not None:
             with self._log_lock:
                 self._counts[call.verb, user_agent] += 1
 
-    def add(self, call: Call, user_agent: str, code: int) -> None:
+    def add(self, call: handler.Call, user_agent: str, code: int) -> None:
         """Keep a request that has got its response."""
         target = call.target
         if target is None:
@@ -121,7 +118,7 @@ class AcceptedRequest:
     """
 
     request: Request
-    call: Call
+    call: handler.Call
     fault: Fault | None
 
     @property
@@ -134,7 +131,7 @@ class OpenedWatch(NamedTuple):
     """A watch that begins: the response without its body, and the lines."""
 
     head: Response
-    lines: WatchLines
+    lines: watches.WatchLines
 
 
 class RequestPipeline:
@@ -143,7 +140,7 @@ class RequestPipeline:
     Threads: safe from any thread; no method waits.
     """
 
-    def __init__(self, api: Api, audit: AuditLog, faults: Faults) -> None:
+    def __init__(self, api: writes.Api, audit: AuditLog, faults: Faults) -> None:
         self.api = api
         self._audit = audit
         self._faults = faults
@@ -157,10 +154,10 @@ class RequestPipeline:
         """
         try:
             user = self.api.access.authorize(request.method, request.path, request.query, headers)
-        except StatusError as error:
+        except statuses.StatusError as error:
             self._record_refused(request, error)
             raise
-        call = route(self.api, request)
+        call = handler.route(self.api, request)
         self._audit.count(call, request.user_agent)
         fault = None
         if self._faults.is_armed:
@@ -169,16 +166,16 @@ class RequestPipeline:
             request = replace(request, user=user)
         return AcceptedRequest(request, call, fault)
 
-    def _record_refused(self, request: Request, error: StatusError) -> None:
+    def _record_refused(self, request: Request, error: statuses.StatusError) -> None:
         """Record an unauthorized request, if its path and method exist."""
         try:
-            call = route(self.api, request)
-        except StatusError:
+            call = handler.route(self.api, request)
+        except statuses.StatusError:
             return  # a user without permission must not learn which paths exist
         self._audit.count(call, request.user_agent)
         self._audit.add(call, request.user_agent, error.code)
 
-    def _begin(self, accepted: AcceptedRequest) -> Api:
+    def _begin(self, accepted: AcceptedRequest) -> writes.Api:
         if accepted.fault is None:
             return self.api
         return inject(accepted.fault, self.api, accepted.call, accepted.request)
@@ -190,7 +187,7 @@ class RequestPipeline:
             ConnectionCut: A fault cuts the connection, before or after serving.
         """
         try:
-            response = serve(self._begin(accepted), accepted.call, accepted.request)
+            response = handler.serve(self._begin(accepted), accepted.call, accepted.request)
         except ConnectionCut:
             raise
         except Exception as error:  # noqa: BLE001 - an error of this server becomes a 500
@@ -211,33 +208,33 @@ class RequestPipeline:
             StatusError: The request is refused.
         """
         self._begin(accepted)
-        lines = open_watch(self.api, accepted.call, accepted.request, streaming=streaming)
-        return OpenedWatch(watch_head(accepted.call), lines)
+        lines = handler.open_watch(self.api, accepted.call, accepted.request, streaming=streaming)
+        return OpenedWatch(handler.watch_head(accepted.call), lines)
 
     def record(self, accepted: AcceptedRequest, code: int) -> None:
         """Record the status of a response; 0 if the connection was cut."""
         self._audit.add(accepted.call, accepted.request.user_agent, code)
 
 
-def error_response(error: StatusError) -> Response:
+def error_response(error: statuses.StatusError) -> Response:
     """Return the response to a request that is refused."""
     headers = {"Retry-After": str(error.retry_after)} if error.retry_after else {}
-    response = Response(error.code, encode(error.to_json()), headers=headers)
+    response = Response(error.code, objects.encode(error.to_json()), headers=headers)
     return with_warnings(response, error.warnings)
 
 
 def too_large_response() -> Response:
     """Return the response to a request whose body is longer than `MAX_BODY_BYTES`."""
     message = f"Request entity too large: limit is {MAX_BODY_BYTES}"
-    return error_response(StatusError(413, "RequestEntityTooLarge", message))
+    return error_response(statuses.StatusError(413, "RequestEntityTooLarge", message))
 
 
 def failure_response(error: Exception, request: Request) -> Response:
     """Return the response to a request that raised an error; log it unless it is a refusal."""
-    if isinstance(error, StatusError):
+    if isinstance(error, statuses.StatusError):
         return error_response(error)
     _log.error(
         "request_failed", method=request.method, path=request.path, error=traceback_of(error)
     )
     message = f"Internal error occurred: {error!r}"
-    return error_response(StatusError(500, "InternalError", message))
+    return error_response(statuses.StatusError(500, "InternalError", message))

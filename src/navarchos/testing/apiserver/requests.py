@@ -7,12 +7,10 @@ from typing import Any, Final
 
 import msgspec
 
-from navarchos.testing.apiserver import selectors
+from navarchos.testing.apiserver import objects, protobuf, selectors
 from navarchos.testing.apiserver import status as statuses
 from navarchos.testing.apiserver.access.users import ADMINISTRATOR, User
 from navarchos.testing.apiserver.kinds import Kind, Kinds
-from navarchos.testing.apiserver.objects import JsonValue, encode
-from navarchos.testing.apiserver.protobuf import PROTOBUF, UnreadableProtobuf, decode_protobuf
 
 __all__ = [
     "BODY_TYPES",
@@ -35,13 +33,13 @@ __all__ = [
     "with_warnings",
 ]
 
-BODY_TYPES: Final = ("application/json", "application/yaml", PROTOBUF)
+BODY_TYPES: Final = ("application/json", "application/yaml", protobuf.PROTOBUF)
 """The formats in which a client may send objects."""
 
 _JSON: Final = "application/json"
-_OFFERED: Final = ("application/json", "application/yaml", PROTOBUF)
+_OFFERED: Final = ("application/json", "application/yaml", protobuf.PROTOBUF)
 # Further formats in the 406 of upstream's router, for lists of built-in kinds.
-_STREAMED: Final = ("application/json;stream=watch", f"{PROTOBUF};stream=watch")
+_STREAMED: Final = ("application/json;stream=watch", f"{protobuf.PROTOBUF};stream=watch")
 _PATH: Final = re.compile(
     r"^(?:/api/(?P<core>v1)|/apis/(?P<group>[^/]+)/(?P<version>[^/]+))(?:/(?P<rest>.+?))?/?$"
 )
@@ -115,13 +113,16 @@ def with_warnings(answer: Response, warnings: Sequence[str]) -> Response:
         return answer
     # Several warnings are one header line, separated by commas.
     there = answer.headers.get("Warning")
-    lines = [*([there] if there else []), *(f"299 - {encode(text).decode()}" for text in warnings)]
+    lines = [
+        *([there] if there else []),
+        *(f"299 - {objects.encode(text).decode()}" for text in warnings),
+    ]
     return replace(answer, headers={**answer.headers, "Warning": ", ".join(lines)})
 
 
 def json_response(value: object, status: int = 200) -> Response:
     """Return a response with `value` as JSON."""
-    return Response(status, encode(value))
+    return Response(status, objects.encode(value))
 
 
 def parse_target(path: str, kinds: Kinds) -> Target | None:
@@ -189,14 +190,16 @@ def negotiate(accept: str, *, kind: Kind, forms: tuple[str, ...], of_list: bool 
     raise statuses.not_acceptable((*_OFFERED, *(_STREAMED if of_list else ())), routed=True)
 
 
-def read_body(content_type: str, raw: bytes, accepted: tuple[str, ...] = BODY_TYPES) -> JsonValue:
+def read_body(
+    content_type: str, raw: bytes, accepted: tuple[str, ...] = BODY_TYPES
+) -> objects.JsonValue:
     """Return the decoded body.
 
     Raises:
         StatusError: 415 for an unknown format, 400 for a body that cannot be decoded.
     """
     media = content_type.partition(";")[0].strip() or _JSON
-    if media == PROTOBUF:
+    if media == protobuf.PROTOBUF:
         return _read_protobuf(raw, accepted)
     if media not in accepted:
         raise statuses.unsupported_media_type(accepted)
@@ -213,10 +216,10 @@ def read_body(content_type: str, raw: bytes, accepted: tuple[str, ...] = BODY_TY
         raise statuses.bad_request(f"invalid character in the body: {error}") from error
 
 
-def _read_protobuf(raw: bytes, accepted: tuple[str, ...]) -> JsonValue:
+def _read_protobuf(raw: bytes, accepted: tuple[str, ...]) -> objects.JsonValue:
     try:
-        return decode_protobuf(raw)
-    except UnreadableProtobuf as error:
+        return protobuf.decode_protobuf(raw)
+    except protobuf.UnreadableProtobuf as error:
         raise statuses.unsupported_media_type(accepted) from error
 
 

@@ -3,23 +3,18 @@
 from collections.abc import Callable
 from typing import Final
 
+from navarchos.testing.apiserver import bodies, kinds, objects, requests, store, writes
+from navarchos.testing.apiserver import status as statuses
 from navarchos.testing.apiserver.apply import apply_to
-from navarchos.testing.apiserver.bodies import read_object
-from navarchos.testing.apiserver.kinds import Kind
-from navarchos.testing.apiserver.objects import JsonObject, JsonValue, copy_json, dig, meta
 from navarchos.testing.apiserver.ownership import fieldsets, managed_fields
 from navarchos.testing.apiserver.ownership.field_manager import FieldWrite
-from navarchos.testing.apiserver.requests import Target
-from navarchos.testing.apiserver.status import StatusError, bad_request, invalid, invalid_value
-from navarchos.testing.apiserver.store import BucketId
 from navarchos.testing.apiserver.tables.columns import selector_text
 from navarchos.testing.apiserver.types import TYPES
-from navarchos.testing.apiserver.writes import Api, WriteOptions, modify, require
 
 __all__ = ["apply_scale", "read_scale", "write_scale"]
 
 # The kind with which bodies are decoded; it is never stored.
-_SCALE: Final = Kind(
+_SCALE: Final = kinds.Kind(
     group="autoscaling",
     version="v1",
     kind="Scale",
@@ -27,38 +22,45 @@ _SCALE: Final = Kind(
     singular="scale",
     namespaced=True,
     schema=TYPES.schema("autoscaling.Scale"),
-    bucket=BucketId("scales", "autoscaling"),
+    bucket=store.BucketId("scales", "autoscaling"),
 )
 _REPLICAS: Final[fieldsets.FieldSet] = {
     fieldsets.field("spec"): {fieldsets.field("replicas"): fieldsets.LEAF}
 }
 
-_Change = Callable[[JsonObject], JsonValue]
+_Change = Callable[[objects.JsonObject], objects.JsonValue]
 
 
-def read_scale(api: Api, target: Target) -> JsonObject:
+def read_scale(api: writes.Api, target: requests.Target) -> objects.JsonObject:
     """Return the `Scale` of an object."""
-    entry = require(api, target)
+    entry = writes.require(api, target)
     return _scale_of(target.kind, entry.obj)
 
 
-def write_scale(api: Api, target: Target, change: _Change, options: WriteOptions) -> JsonObject:
+def write_scale(
+    api: writes.Api, target: requests.Target, change: _Change, options: writes.WriteOptions
+) -> objects.JsonObject:
     """Change the replicas through a `Scale`; return the new one.
 
     Raises:
         StatusError: The change is refused. Nothing is stored.
     """
 
-    def apply(obj: JsonObject) -> JsonObject:
+    def apply(obj: objects.JsonObject) -> objects.JsonObject:
         wanted = change(_scale_of(target.kind, obj))
-        return _scaled(target, obj, read_object(_SCALE, wanted, options))
+        return _scaled(target, obj, bodies.read_object(_SCALE, wanted, options))
 
     return _modified(api, target, apply, options)
 
 
 def apply_scale(
-    api: Api, target: Target, config: JsonObject, options: WriteOptions, *, force: bool
-) -> JsonObject:
+    api: writes.Api,
+    target: requests.Target,
+    config: objects.JsonObject,
+    options: writes.WriteOptions,
+    *,
+    force: bool,
+) -> objects.JsonObject:
     """Apply a `Scale` as the field manager `options.manager`; return the new one.
 
     The owner of an object's replicas also owns the replicas of its scale, and the other way round
@@ -72,16 +74,16 @@ def apply_scale(
     write = FieldWrite(_SCALE, options.manager, {_SCALE.api_version: _SCALE}.get, "scale")
     place = _replicas_fields(target.kind)
 
-    def apply(obj: JsonObject) -> JsonObject:
-        managed = managed_fields.decode_managed_fields(meta(obj).get("managedFields"))
+    def apply(obj: objects.JsonObject) -> objects.JsonObject:
+        managed = managed_fields.decode_managed_fields(objects.meta(obj).get("managedFields"))
         scale = _scale_of(target.kind, obj)
         scale["metadata"]["managedFields"] = managed_fields.encode_managed_fields(
             _managed_of_scale(managed, place)
         )
-        applied = read_object(_SCALE, apply_to(write, scale, config, force=force), options)
+        applied = bodies.read_object(_SCALE, apply_to(write, scale, config, force=force), options)
         if target.kind.custom is not None and applied["spec"] != scale["spec"]:
             raise _inconvertible(applied)
-        held = managed_fields.decode_managed_fields(meta(applied).get("managedFields"))
+        held = managed_fields.decode_managed_fields(objects.meta(applied).get("managedFields"))
         merged = _managed_of_object(managed, held, place, target.kind.api_version)
         changed = _scaled(target, obj, applied)
         changed["metadata"]["managedFields"] = managed_fields.encode_managed_fields(merged)
@@ -90,41 +92,47 @@ def apply_scale(
     return _modified(api, target, apply, options)
 
 
-def _inconvertible(scale: JsonObject) -> StatusError:
+def _inconvertible(scale: objects.JsonObject) -> statuses.StatusError:
     """Return upstream's error for any apply of a custom kind's scale."""
-    place = f"{meta(scale).get('namespace') or ''}/{meta(scale).get('name') or ''}"
+    place = f"{objects.meta(scale).get('namespace') or ''}/{objects.meta(scale).get('name') or ''}"
     shown = f"{_SCALE.api_version}, Kind={_SCALE.kind}"
     why = f"request to convert CR to an invalid group/version: {_SCALE.api_version}"
     message = f"failed to convert new object ({place}; {shown}) to proper version: {why}"
-    return StatusError(500, "", message)
+    return statuses.StatusError(500, "", message)
 
 
-def _modified(api: Api, target: Target, change: _Change, options: WriteOptions) -> JsonObject:
-    entry = modify(api, target, change, options)
+def _modified(
+    api: writes.Api, target: requests.Target, change: _Change, options: writes.WriteOptions
+) -> objects.JsonObject:
+    entry = writes.modify(api, target, change, options)
     return _scale_of(target.kind, entry.obj)
 
 
-def _scaled(target: Target, obj: JsonObject, scale: JsonObject) -> JsonObject:
+def _scaled(
+    target: requests.Target, obj: objects.JsonObject, scale: objects.JsonObject
+) -> objects.JsonObject:
     """Check a scale; return the object with the scale's replicas."""
-    name = meta(scale).get("name")
+    name = objects.meta(scale).get("name")
     if not name:
         why = f"({target.name} based on URL) was undeterminable: name must be provided"
-        raise bad_request(f"the name of the object {why}")
+        raise statuses.bad_request(f"the name of the object {why}")
     if name != target.name:
         why = f"({name}) does not match the name on the URL ({target.name})"
-        raise bad_request(f"the name of the object {why}")
-    replicas = dig(scale, "spec", "replicas", default=0)
+        raise statuses.bad_request(f"the name of the object {why}")
+    replicas = objects.dig(scale, "spec", "replicas", default=0)
     if replicas < 0:
-        error = invalid_value("spec.replicas", replicas, "must be greater than or equal to 0")
-        raise invalid("Scale", "autoscaling", target.name, [error])
-    changed: JsonObject = copy_json(obj)
+        error = statuses.invalid_value(
+            "spec.replicas", replicas, "must be greater than or equal to 0"
+        )
+        raise statuses.invalid("Scale", "autoscaling", target.name, [error])
+    changed: objects.JsonObject = objects.copy_json(obj)
     _set(changed, _paths(target.kind)[0], replicas)
-    if version := meta(scale).get("resourceVersion"):
+    if version := objects.meta(scale).get("resourceVersion"):
         changed["metadata"]["resourceVersion"] = version
     return changed
 
 
-def _replicas_fields(kind: Kind) -> fieldsets.FieldSet:
+def _replicas_fields(kind: kinds.Kind) -> fieldsets.FieldSet:
     found: fieldsets.FieldSet = fieldsets.LEAF
     for step in reversed(_paths(kind)[0]):
         found = {fieldsets.field(step): found}
@@ -168,7 +176,7 @@ def _managed_of_object(
     return found
 
 
-def _paths(kind: Kind) -> tuple[list[str], list[str], list[str]]:
+def _paths(kind: kinds.Kind) -> tuple[list[str], list[str], list[str]]:
     declared = (kind.custom.scale if kind.custom else None) or {}
     return (
         declared.get("specReplicasPath", ".spec.replicas").lstrip(".").split("."),
@@ -177,25 +185,25 @@ def _paths(kind: Kind) -> tuple[list[str], list[str], list[str]]:
     )
 
 
-def _set(obj: JsonObject, path: list[str], value: JsonValue) -> None:
+def _set(obj: objects.JsonObject, path: list[str], value: objects.JsonValue) -> None:
     for step in path[:-1]:
         obj = obj.setdefault(step, {})
     obj[path[-1]] = value
 
 
-def _scale_of(kind: Kind, obj: JsonObject) -> JsonObject:
+def _scale_of(kind: kinds.Kind, obj: objects.JsonObject) -> objects.JsonObject:
     wanted, found, selector = _paths(kind)
     kept = ("name", "namespace", "uid", "resourceVersion", "creationTimestamp")
-    replicas = dig(obj, *wanted, default=0)
-    status: JsonObject = {"replicas": dig(obj, *found, default=0)}
+    replicas = objects.dig(obj, *wanted, default=0)
+    status: objects.JsonObject = {"replicas": objects.dig(obj, *found, default=0)}
     if kind.custom is None:
-        status["selector"] = selector_text(dig(obj, "spec", "selector"))
+        status["selector"] = selector_text(objects.dig(obj, "spec", "selector"))
     elif selector != [""]:
-        status["selector"] = dig(obj, *selector, default="")
+        status["selector"] = objects.dig(obj, *selector, default="")
     return {
         "kind": "Scale",
         "apiVersion": "autoscaling/v1",
-        "metadata": {key: meta(obj)[key] for key in kept if key in meta(obj)},
+        "metadata": {key: objects.meta(obj)[key] for key in kept if key in objects.meta(obj)},
         "spec": {"replicas": replicas} if replicas else {},
         "status": status,
     }

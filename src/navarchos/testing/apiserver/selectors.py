@@ -8,10 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
-from navarchos.testing.apiserver.kinds import Kind
-from navarchos.testing.apiserver.names import validate_label_value, validate_qualified_name
-from navarchos.testing.apiserver.objects import JsonObject, dig, meta
-from navarchos.testing.apiserver.status import StatusError, bad_request
+from navarchos.testing.apiserver import kinds, names, objects
+from navarchos.testing.apiserver import status as statuses
 
 __all__ = [
     "Requirement",
@@ -80,14 +78,16 @@ class _Parser:
         found: list[Requirement] = []
         while (word := self._peek()) != _END:
             if word in _SYMBOLS - {"!"}:
-                raise bad_request(f"found '{word}', expected: !, identifier, or 'end of string'")
+                raise statuses.bad_request(
+                    f"found '{word}', expected: !, identifier, or 'end of string'"
+                )
             found.append(self._requirement())
             if (word := self._next()) == _END:
                 break
             if word != ",":
-                raise bad_request(f"found '{word}', expected: ',' or 'end of string'")
+                raise statuses.bad_request(f"found '{word}', expected: ',' or 'end of string'")
             if (word := self._peek()) == _END or word in _SYMBOLS - {"!"}:
-                raise bad_request(f"found '{word}', expected: identifier after ','")
+                raise statuses.bad_request(f"found '{word}', expected: identifier after ','")
         return found
 
     def _peek(self) -> str:
@@ -103,7 +103,7 @@ class _Parser:
         if absent:
             self._next()
         key = self._identifier("expected: identifier")
-        if wrong := validate_qualified_name(key):
+        if wrong := names.validate_qualified_name(key):
             raise _unparsable(f'<nil>: Invalid value: "{key}": {"; ".join(wrong)}')
         if absent:
             return Requirement(key, "absent")
@@ -148,13 +148,13 @@ def _checked(found: Requirement) -> Requirement:
         if found.op in {"gt", "lt"} and not re.fullmatch(r"[-+]?\d+", value):
             why = "for 'Gt', 'Lt' operators, the value must be an integer"
             raise _unparsable(f'{field}: Invalid value: "{value}": {why}')
-        if wrong := validate_label_value(value):
+        if wrong := names.validate_label_value(value):
             raise _unparsable(f'{field}[{found.key}]: Invalid value: "{value}": {"; ".join(wrong)}')
     return found
 
 
-def _unparsable(why: str) -> StatusError:
-    return bad_request(f"unable to parse requirement: {why}")
+def _unparsable(why: str) -> statuses.StatusError:
+    return statuses.bad_request(f"unable to parse requirement: {why}")
 
 
 _Labels: TypeAlias = Mapping[str, Any]
@@ -165,7 +165,7 @@ class Selection:
     """The labels and fields that a list or watch selects. `text` is equal for equal selections."""
 
     labels: tuple[Requirement, ...] = ()
-    fields: tuple[tuple[Callable[[JsonObject], str], str, bool], ...] = ()
+    fields: tuple[tuple[Callable[[objects.JsonObject], str], str, bool], ...] = ()
     text: str = ""
 
     @property
@@ -173,16 +173,16 @@ class Selection:
         """Whether everything is selected."""
         return not self.labels and not self.fields
 
-    def matches(self, obj: JsonObject) -> bool:
+    def matches(self, obj: objects.JsonObject) -> bool:
         """Return whether a stored object is selected."""
         if self.labels:
-            labels = meta(obj).get("labels") or {}
+            labels = objects.meta(obj).get("labels") or {}
             if not all(term.matches(labels) for term in self.labels):
                 return False
         return all((read(obj) == value) is equal for read, value, equal in self.fields)
 
 
-def label_selector_matches(selector: JsonObject | None, labels: _Labels) -> bool:
+def label_selector_matches(selector: objects.JsonObject | None, labels: _Labels) -> bool:
     """Return whether a `LabelSelector` of an object selects the labels.
 
     Null selects nothing, an empty selector everything.
@@ -205,12 +205,12 @@ def label_selector_matches(selector: JsonObject | None, labels: _Labels) -> bool
     return True
 
 
-_Reader: TypeAlias = Callable[[JsonObject], str]
+_Reader: TypeAlias = Callable[[objects.JsonObject], str]
 
 
 def _reader(*path: str) -> _Reader:
-    def read(obj: JsonObject) -> str:
-        value = dig(obj, *path, default="")
+    def read(obj: objects.JsonObject) -> str:
+        value = objects.dig(obj, *path, default="")
         if isinstance(value, bool):
             return "true" if value else "false"
         return str(value)
@@ -219,14 +219,16 @@ def _reader(*path: str) -> _Reader:
 
 
 def _bool_reader(*path: str) -> _Reader:
-    def read(obj: JsonObject) -> str:
-        return "true" if dig(obj, *path, default=False) else "false"
+    def read(obj: objects.JsonObject) -> str:
+        return "true" if objects.dig(obj, *path, default=False) else "false"
 
     return read
 
 
-def _source(obj: JsonObject) -> str:
-    return str(dig(obj, "source", "component", default="") or obj.get("reportingComponent") or "")
+def _source(obj: objects.JsonObject) -> str:
+    return str(
+        objects.dig(obj, "source", "component", default="") or obj.get("reportingComponent") or ""
+    )
 
 
 _INVOLVED: Final = {
@@ -270,7 +272,7 @@ _BUILT_IN: Final[Mapping[tuple[str, str], Mapping[str, _Reader]]] = {
 }
 
 
-def field_labels(kind: Kind) -> Mapping[str, _Reader]:
+def field_labels(kind: kinds.Kind) -> Mapping[str, _Reader]:
     """Return the fields of a kind that selectors may use."""
     always: dict[str, _Reader] = {"metadata.name": _reader("metadata", "name")}
     if kind.namespaced or kind.custom is None:
@@ -281,7 +283,7 @@ def field_labels(kind: Kind) -> Mapping[str, _Reader]:
     return {**always, **_BUILT_IN.get((kind.plural, kind.group), {})}
 
 
-def parse_field_selector(text: str, kind: Kind) -> tuple[tuple[_Reader, str, bool], ...]:
+def parse_field_selector(text: str, kind: kinds.Kind) -> tuple[tuple[_Reader, str, bool], ...]:
     """Parse `fieldSelector` for a kind.
 
     Raises:
@@ -292,18 +294,18 @@ def parse_field_selector(text: str, kind: Kind) -> tuple[tuple[_Reader, str, boo
     for term in filter(None, (term.strip() for term in text.split(","))):
         match = re.match(r"^(?P<key>[^=!]+)(?P<op>!=|==|=)(?P<value>.*)$", term)
         if match is None:
-            raise bad_request(f"invalid selector: '{text}'; can't understand '{term}'")
+            raise statuses.bad_request(f"invalid selector: '{text}'; can't understand '{term}'")
         if match["key"] not in known:
             raise _unknown_field(kind, match["key"])
         found.append((known[match["key"]], match["value"], match["op"] != "!="))
     return tuple(found)
 
 
-def _unknown_field(kind: Kind, key: str) -> StatusError:
+def _unknown_field(kind: kinds.Kind, key: str) -> statuses.StatusError:
     """Return the 400 for an unknown field; upstream has several texts for it."""
     if kind.custom is None and (kind.plural, kind.group) in _BUILT_IN and not kind.group:
-        return bad_request(f"field label not supported: {key}")
+        return statuses.bad_request(f"field label not supported: {key}")
     if kind.custom is None:
         shown = f'"{key}" is not a known field selector: only "metadata.name", "metadata.namespace"'
-        return bad_request(shown)
-    return bad_request(f"field label not supported: {key}")
+        return statuses.bad_request(shown)
+    return statuses.bad_request(f"field label not supported: {key}")

@@ -11,24 +11,24 @@ from navarchos.client import Client, ClientConfig
 from navarchos.clock import SYSTEM_CLOCK, Clock
 from navarchos.errors import ConfigError, NotStarted
 from navarchos.logs import get_logger
-from navarchos.testing.apiserver.access import AccessControl
-from navarchos.testing.apiserver.access.roles import ClusterRoleAggregator, bootstrap_roles
-from navarchos.testing.apiserver.access.users import ADMINISTRATOR, AUTHENTICATED, User
+from navarchos.testing.apiserver import (
+    custom,
+    faults,
+    garbage_collector,
+    http,
+    in_memory,
+    kinds,
+    objects,
+    request_pipeline,
+    store,
+    watches,
+    writes,
+)
+from navarchos.testing.apiserver import status as statuses
+from navarchos.testing.apiserver.access import AccessControl, roles, users
 from navarchos.testing.apiserver.builtin import builtin_kinds
-from navarchos.testing.apiserver.custom import CustomKinds
-from navarchos.testing.apiserver.faults import Faults
-from navarchos.testing.apiserver.garbage_collector import GarbageCollector
-from navarchos.testing.apiserver.http import Certificates, HttpFrontend, HttpServer
-from navarchos.testing.apiserver.in_memory import InMemoryTransport, ThreadWatchNotifier
-from navarchos.testing.apiserver.kinds import Kind, Kinds
-from navarchos.testing.apiserver.objects import JsonObject, meta
 from navarchos.testing.apiserver.ownership.managed_fields import readable
-from navarchos.testing.apiserver.request_pipeline import AuditLog, AuditRecord, RequestPipeline
 from navarchos.testing.apiserver.requests import Target
-from navarchos.testing.apiserver.status import StatusError
-from navarchos.testing.apiserver.store import Change, Store
-from navarchos.testing.apiserver.watches import WatchNotifier
-from navarchos.testing.apiserver.writes import Api, WriteOptions, create, require
 from navarchos.testing.definitions import Source, load_definitions
 
 __all__ = ["ApiServer"]
@@ -94,28 +94,28 @@ class ApiServer:
         self._wanted_port = port
         self._bookmark_interval = bookmark_interval
         self._streaming = serve_streaming_lists
-        self._store = Store(history=history, clock=clock)
-        self._kinds = Kinds(builtin_kinds())
+        self._store = store.Store(history=history, clock=clock)
+        self._kinds = kinds.Kinds(builtin_kinds())
         self._access = AccessControl(self._store, rbac=rbac)
-        self._certificates = Certificates() if rbac else None
-        self._api = Api(self._store, self._kinds, self._access)
-        self._collector = GarbageCollector(self._api)
-        self._audit = AuditLog()
-        self.faults = Faults()
+        self._certificates = http.Certificates() if rbac else None
+        self._api = writes.Api(self._store, self._kinds, self._access)
+        self._collector = garbage_collector.GarbageCollector(self._api)
+        self._audit = request_pipeline.AuditLog()
+        self.faults = faults.Faults()
         """The faults that hit requests; see `Fault`."""
-        self._pipeline = RequestPipeline(self._api, self._audit, self.faults)
-        self._in_memory_notifier = ThreadWatchNotifier()
+        self._pipeline = request_pipeline.RequestPipeline(self._api, self._audit, self.faults)
+        self._in_memory_notifier = in_memory.ThreadWatchNotifier()
         self._serves_in_memory = False
         self._lifecycle_lock = threading.Lock()
-        self._running: HttpServer | None = None  # guarded by _lifecycle_lock
-        self._store.subscribe(CustomKinds(self._store, self._kinds).on_change)
-        self._store.subscribe(ClusterRoleAggregator(self._store).on_change)
+        self._running: http.HttpServer | None = None  # guarded by _lifecycle_lock
+        self._store.subscribe(custom.CustomKinds(self._store, self._kinds).on_change)
+        self._store.subscribe(roles.ClusterRoleAggregator(self._store).on_change)
         self._store.subscribe(self._on_change)
         self._store.subscribe(self._in_memory_notifier.on_change)
         for name in _NAMESPACES:
             self.install({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
         if rbac:
-            self.install(*bootstrap_roles())
+            self.install(*roles.bootstrap_roles())
         self.install(*load_definitions(*crds))
 
     def start(self) -> Self:
@@ -128,7 +128,7 @@ class ApiServer:
             if self._running is None:
                 self._store.restart()
                 tls = None if self._certificates is None else self._certificates.open(_HOST)
-                self._running = HttpServer(self._frontend, _HOST, self._wanted_port, tls)
+                self._running = http.HttpServer(self._frontend, _HOST, self._wanted_port, tls)
                 self._store.set_notifier(self._running.wake)
                 self._running.call_soon(self._collector.collect)
                 # The next start uses the same port, if it is still free.
@@ -228,7 +228,7 @@ class ApiServer:
         elif user:
             raise _users_need_rbac(user)
         self._serves_in_memory = True
-        transport = InMemoryTransport(
+        transport = in_memory.InMemoryTransport(
             self._pipeline,
             self._in_memory_notifier,
             bookmark_interval=self._bookmark_interval,
@@ -237,12 +237,12 @@ class ApiServer:
         return Client(config, clock=self.clock, transport=transport)
 
     def _authorization(self, user: str, groups: Sequence[str]) -> str:
-        known = User(user, (*groups, AUTHENTICATED)) if user else ADMINISTRATOR
+        known = users.User(user, (*groups, users.AUTHENTICATED)) if user else users.ADMINISTRATOR
         return f"Bearer {self._access.tokens.for_user(known)}"
 
     def service_account_kubeconfig(
         self, namespace: str, name: str, *, lifetime: int = 3600
-    ) -> JsonObject:
+    ) -> objects.JsonObject:
         """Return a kubeconfig of a service account, with a new token.
 
         Args:
@@ -261,10 +261,10 @@ class ApiServer:
         )
         return self._certificates.kubeconfig(self.url, answer["status"]["token"], namespace)
 
-    def kubeconfig(self) -> JsonObject:
+    def kubeconfig(self) -> objects.JsonObject:
         """Return a kubeconfig whose current context is this server."""
         if self._certificates is not None:
-            token = self._access.tokens.for_user(ADMINISTRATOR)
+            token = self._access.tokens.for_user(users.ADMINISTRATOR)
             return self._certificates.kubeconfig(self.url, token, "default")
         return {
             "apiVersion": "v1",
@@ -298,24 +298,24 @@ class ApiServer:
         for manifest in manifests:
             obj: dict[str, Any] = dict(manifest)
             kind = self._kind_of(obj)
-            namespace = (meta(obj).get("namespace") or "default") if kind.namespaced else ""
-            create(
+            namespace = (objects.meta(obj).get("namespace") or "default") if kind.namespaced else ""
+            writes.create(
                 self._api,
                 kind,
                 namespace,
                 obj,
-                WriteOptions(field_validation="Strict", keep_status=True),
+                writes.WriteOptions(field_validation="Strict", keep_status=True),
             )
 
-    def _kind_of(self, obj: JsonObject) -> Kind:
+    def _kind_of(self, obj: objects.JsonObject) -> kinds.Kind:
         version, name = str(obj.get("apiVersion") or ""), str(obj.get("kind") or "")
         kind = self._kinds.by_kind(version, name)
         if kind is None:
             message = f'no matches for kind "{name}" in version "{version}"'
-            raise StatusError(404, "NotFound", message)
+            raise statuses.StatusError(404, "NotFound", message)
         return kind
 
-    def subscribe(self, listener: Callable[[Change], None]) -> Callable[[], None]:
+    def subscribe(self, listener: Callable[[store.Change], None]) -> Callable[[], None]:
         """Call `listener` after every committed write; return a function that undoes this.
 
         Calls come in commit order, synchronously, on the writing thread, with the store's lock
@@ -326,16 +326,20 @@ class ApiServer:
 
     def get(
         self, plural: str, name: str, namespace: str | None = None, group: str = ""
-    ) -> JsonObject:
+    ) -> objects.JsonObject:
         """Return a stored object. Read-only.
 
         Raises:
             StatusError: 404, the object or the kind does not exist.
         """
         kind = self._resource(plural, group)
-        return _decoded(kind.to_served(require(self._api, Target(kind, namespace or "", name)).obj))
+        return _decoded(
+            kind.to_served(writes.require(self._api, Target(kind, namespace or "", name)).obj)
+        )
 
-    def list(self, plural: str, namespace: str | None = None, group: str = "") -> list[JsonObject]:
+    def list(
+        self, plural: str, namespace: str | None = None, group: str = ""
+    ) -> list[objects.JsonObject]:
         """Return the stored objects of a kind, in key order. Read-only.
 
         Raises:
@@ -345,10 +349,12 @@ class ApiServer:
         entries = self._store.entries(kind.bucket, namespace or "")
         return [_decoded(kind.to_served(entry.obj)) for entry in entries]
 
-    def _resource(self, plural: str, group: str) -> Kind:
+    def _resource(self, plural: str, group: str) -> kinds.Kind:
         kind = self._kinds.by_resource(plural, group)
         if kind is None:
-            raise StatusError(404, "NotFound", f"no resource {plural!r} in group {group!r}")
+            raise statuses.StatusError(
+                404, "NotFound", f"no resource {plural!r} in group {group!r}"
+            )
         return kind
 
     def compact(self) -> None:
@@ -365,11 +371,11 @@ class ApiServer:
         return self._audit.requests_by(agent)
 
     @property
-    def audit(self) -> Sequence[AuditRecord]:
+    def audit(self) -> Sequence[request_pipeline.AuditRecord]:
         """The latest requests, oldest first; at most 10,000. A watch is added when it ends."""
         return self._audit.records
 
-    def _on_change(self, change: Change) -> None:
+    def _on_change(self, change: store.Change) -> None:
         if not self._collector.on_change(change):
             return
         running = self._running
@@ -379,8 +385,8 @@ class ApiServer:
             # Without an event loop, collection is a part of the write.
             self._collector.collect()
 
-    def _frontend(self, notifier: WatchNotifier) -> HttpFrontend:
-        return HttpFrontend(
+    def _frontend(self, notifier: watches.WatchNotifier) -> http.HttpFrontend:
+        return http.HttpFrontend(
             self._pipeline,
             notifier,
             bookmark_interval=self._bookmark_interval,
@@ -392,9 +398,9 @@ def _users_need_rbac(user: str) -> ConfigError:
     return ConfigError("user", user, "users are known only with rbac=True")
 
 
-def _decoded(obj: JsonObject) -> JsonObject:
+def _decoded(obj: objects.JsonObject) -> objects.JsonObject:
     """Return an object with the parts decoded that the store keeps encoded."""
-    if "managedFields" not in meta(obj):
+    if "managedFields" not in objects.meta(obj):
         return obj
-    metadata = {**meta(obj), "managedFields": readable(meta(obj)["managedFields"])}
+    metadata = {**objects.meta(obj), "managedFields": readable(objects.meta(obj)["managedFields"])}
     return {**obj, "metadata": metadata}

@@ -13,9 +13,8 @@ from datetime import date
 from functools import lru_cache
 from typing import Any, Final
 
+from navarchos.testing.apiserver import cel, objects
 from navarchos.testing.apiserver import status as statuses
-from navarchos.testing.apiserver.cel import ABSENT, correlate, rule_errors
-from navarchos.testing.apiserver.objects import JsonValue, encode, is_rfc3339
 from navarchos.testing.apiserver.schema import Schema, schema_from_openapi
 
 __all__ = ["validate_update", "validate_value"]
@@ -38,30 +37,34 @@ _UNCHECKED: Final = statuses.FieldError(
 )
 
 
-def validate_value(value: JsonValue, schema: Schema) -> list[statuses.FieldError]:
+def validate_value(value: objects.JsonValue, schema: Schema) -> list[statuses.FieldError]:
     """Return the errors of a new object, including errors of rules without `oldSelf`."""
-    return _validate(value, schema, ABSENT)
+    return _validate(value, schema, cel.ABSENT)
 
 
-def validate_update(new: JsonValue, old: JsonValue, schema: Schema) -> list[statuses.FieldError]:
+def validate_update(
+    new: objects.JsonValue, old: objects.JsonValue, schema: Schema
+) -> list[statuses.FieldError]:
     """Return the errors of a changed object; values that have not changed are not checked."""
     return _validate(new, schema, old)
 
 
-def _validate(value: JsonValue, schema: Schema, old: JsonValue) -> list[statuses.FieldError]:
+def _validate(
+    value: objects.JsonValue, schema: Schema, old: objects.JsonValue
+) -> list[statuses.FieldError]:
     errors = list(_check(value, schema, "", old))
     if not schema.has_rules:
         return errors
     if any(error.reason in _BLOCKING for error in errors):
         # Rules may assume a valid object, so upstream skips them as well.
         return [*errors, _UNCHECKED]
-    return errors + rule_errors(value, schema, old)
+    return errors + cel.rule_errors(value, schema, old)
 
 
 def _check(
-    value: JsonValue, schema: Schema, path: str, old: JsonValue = ABSENT
+    value: objects.JsonValue, schema: Schema, path: str, old: objects.JsonValue = cel.ABSENT
 ) -> Iterator[statuses.FieldError]:
-    if (value is None and schema.nullable) or (old is not ABSENT and value == old):
+    if (value is None and schema.nullable) or (old is not cel.ABSENT and value == old):
         return
     wrong_type = _type_error(value, schema, path)
     if wrong_type is not None:
@@ -74,7 +77,7 @@ def _check(
         yield from _list_errors(value, schema, path, old)
 
 
-def _type_error(value: JsonValue, schema: Schema, path: str) -> statuses.FieldError | None:
+def _type_error(value: objects.JsonValue, schema: Schema, path: str) -> statuses.FieldError | None:
     if not schema.type or _fits(value, schema.type):
         return None
     wanted = "integer,string" if schema.type == "int-or-string" else schema.type
@@ -84,7 +87,7 @@ def _type_error(value: JsonValue, schema: Schema, path: str) -> statuses.FieldEr
     return statuses.FieldError("FieldValueTypeInvalid", path or "<nil>", text)
 
 
-def _fits(value: JsonValue, wanted: str) -> bool:
+def _fits(value: objects.JsonValue, wanted: str) -> bool:
     if wanted == "int-or-string":
         return isinstance(value, (int, str)) and not isinstance(value, bool)
     if wanted == "integer":
@@ -97,7 +100,7 @@ def _fits(value: JsonValue, wanted: str) -> bool:
 
 
 def _object_errors(
-    value: dict[str, Any], schema: Schema, path: str, old: JsonValue
+    value: dict[str, Any], schema: Schema, path: str, old: objects.JsonValue
 ) -> Iterator[statuses.FieldError]:
     for name in schema.required:
         if name not in value:
@@ -106,42 +109,42 @@ def _object_errors(
         child = schema.child(key)
         if child is not None:
             at = f"{path}.{key}" if path else key
-            before = old.get(key, ABSENT) if isinstance(old, dict) else ABSENT
+            before = old.get(key, cel.ABSENT) if isinstance(old, dict) else cel.ABSENT
             yield from _check(item, child, at, before)
 
 
 def _list_errors(
-    value: list[Any], schema: Schema, path: str, old: JsonValue
+    value: list[Any], schema: Schema, path: str, old: objects.JsonValue
 ) -> Iterator[statuses.FieldError]:
     if schema.items is None:
         return
     for index, item in enumerate(value):
-        yield from _check(item, schema.items, f"{path}[{index}]", correlate(item, schema, old))
+        yield from _check(item, schema.items, f"{path}[{index}]", cel.correlate(item, schema, old))
     if schema.list_type == "set":
         yield from _duplicates(value, lambda item: item, path)
     elif schema.list_type == "map":
         yield from _duplicates(value, lambda item: _list_key(item, schema), path)
 
 
-def _list_key(item: JsonValue, schema: Schema) -> JsonValue:
+def _list_key(item: objects.JsonValue, schema: Schema) -> objects.JsonValue:
     if not isinstance(item, dict):
         return item
     return {key: item.get(key) for key in schema.list_keys if key in item}
 
 
 def _duplicates(
-    value: list[Any], key: Callable[[JsonValue], JsonValue], path: str
+    value: list[Any], key: Callable[[objects.JsonValue], objects.JsonValue], path: str
 ) -> Iterator[statuses.FieldError]:
     seen: set[bytes] = set()
     for index, item in enumerate(value):
-        found = encode(key(item))
+        found = objects.encode(key(item))
         if found in seen:
             yield statuses.duplicate(f"{path}[{index}]", key(item))
         seen.add(found)
 
 
 def _keyword_errors(
-    value: JsonValue, keywords: Mapping[str, Any], path: str
+    value: objects.JsonValue, keywords: Mapping[str, Any], path: str
 ) -> Iterator[statuses.FieldError]:
     choices = keywords.get("enum")
     # In Python True equals 1; in JSON it does not.
@@ -217,7 +220,7 @@ def _size_errors(
 
 
 def _combination_errors(
-    value: JsonValue, keywords: Mapping[str, Any], path: str
+    value: objects.JsonValue, keywords: Mapping[str, Any], path: str
 ) -> Iterator[statuses.FieldError]:
     for part in keywords.get("allOf") or ():
         yield from _subschema_errors(value, part, path)
@@ -242,12 +245,12 @@ def _combination(path: str, why: str) -> statuses.FieldError:
     return statuses.FieldError("FieldValueInvalid", field, f'Invalid value: "": "{path}" {why}')
 
 
-def _matching(value: JsonValue, parts: list[Any], path: str) -> int:
+def _matching(value: objects.JsonValue, parts: list[Any], path: str) -> int:
     return sum(not any(_subschema_errors(value, part, path)) for part in parts)
 
 
 def _subschema_errors(
-    value: JsonValue, keywords: Mapping[str, Any], path: str
+    value: objects.JsonValue, keywords: Mapping[str, Any], path: str
 ) -> Iterator[statuses.FieldError]:
     """Check a value by a nested schema, which has the form of an ordinary one."""
     yield from _check(value, schema_from_openapi(keywords), path)
@@ -265,7 +268,7 @@ def _accepts(parse: Callable[[str], object]) -> Callable[[str], bool]:
 
 
 _FORMATS: Final[Mapping[str, Callable[[str], bool]]] = {
-    "date-time": is_rfc3339,
+    "date-time": objects.is_rfc3339,
     "date": _accepts(date.fromisoformat),
     "uuid": _accepts(uuid.UUID),
     "ipv4": _accepts(ipaddress.IPv4Address),

@@ -10,15 +10,10 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Final
 
-from navarchos.testing.apiserver import requests
-from navarchos.testing.apiserver.kinds import Kind, encoded_entry
-from navarchos.testing.apiserver.objects import JsonObject, encode, meta
-from navarchos.testing.apiserver.reads import selected_entries
-from navarchos.testing.apiserver.selectors import Selection
-from navarchos.testing.apiserver.status import StatusError, expired, too_large_version
+from navarchos.testing.apiserver import kinds, objects, reads, requests, selectors, writes
+from navarchos.testing.apiserver import status as statuses
 from navarchos.testing.apiserver.store import BucketId, ChangeType, Compacted, Entry, Event
 from navarchos.testing.apiserver.tables import metadata_only, table
-from navarchos.testing.apiserver.writes import Api
 
 __all__ = ["Watch", "WatchLines", "WatchNotifier"]
 
@@ -156,7 +151,7 @@ class WatchLines:
 
     def __init__(
         self,
-        api: Api,
+        api: writes.Api,
         target: requests.Target,
         options: requests.ListOptions,
         form: requests.Form,
@@ -187,7 +182,7 @@ class WatchLines:
             version = store.version
             try:
                 if self._streams and self._asked > version:
-                    return [self._error(too_large_version(self._asked, version))], -1
+                    return [self._error(statuses.too_large_version(self._asked, version))], -1
                 if self._streams or (not self._asked and self.options.initial_events is None):
                     lines = self._initial()
                     if self._streams and self.options.bookmarks:
@@ -201,7 +196,7 @@ class WatchLines:
                 return [self._error(_too_old(gone))], -1
 
     def _initial(self) -> list[bytes]:
-        entries = selected_entries(self._api, self._target, self.options)
+        entries = reads.selected_entries(self._api, self._target, self.options)
         return [self._line("ADDED", entry) for entry in entries]
 
     def lines_after(self, cursor: int) -> tuple[list[bytes], int]:
@@ -248,16 +243,16 @@ class WatchLines:
                 headers=not self._headers_sent,
             )
             self._headers_sent = True
-            return _event_line(kind, encode(shown))
+            return _event_line(kind, objects.encode(shown))
         if self._form.kind == "PartialObjectMetadata":
-            return _event_line(kind, encode(metadata_only(entry.obj, self._form.version)))
-        return _event_line(kind, encoded_entry(self._kind, entry))
+            return _event_line(kind, objects.encode(metadata_only(entry.obj, self._form.version)))
+        return _event_line(kind, kinds.encoded_entry(self._kind, entry))
 
     def _bookmark_line(self, version: int, *, initial_end: bool = False) -> bytes:
-        metadata: JsonObject = {"resourceVersion": str(version)}
+        metadata: objects.JsonObject = {"resourceVersion": str(version)}
         if initial_end:
             metadata["annotations"] = {_INITIAL_END: "true"}
-        shown: JsonObject = {
+        shown: objects.JsonObject = {
             "kind": self._kind.kind,
             "apiVersion": self._kind.api_version,
             "metadata": metadata,
@@ -267,15 +262,17 @@ class WatchLines:
         elif self._form.kind == "Table":
             headers, self._headers_sent = not self._headers_sent, True
             shown = _table_bookmark(shown, self._kind, self._form.version, headers=headers)
-        return _event_line("BOOKMARK", encode(shown))
+        return _event_line("BOOKMARK", objects.encode(shown))
 
-    def _error(self, error: StatusError) -> bytes:
-        return _event_line("ERROR", encode(error.to_json()))
+    def _error(self, error: statuses.StatusError) -> bytes:
+        return _event_line("ERROR", objects.encode(error.to_json()))
 
 
-def _table_bookmark(obj: JsonObject, kind: Kind, version: str, *, headers: bool) -> JsonObject:
-    named = {**obj, "metadata": {**meta(obj), "name": ""}}
-    at = str(meta(obj)["resourceVersion"])
+def _table_bookmark(
+    obj: objects.JsonObject, kind: kinds.Kind, version: str, *, headers: bool
+) -> objects.JsonObject:
+    named = {**obj, "metadata": {**objects.meta(obj), "name": ""}}
+    at = str(objects.meta(obj)["resourceVersion"])
     shown = table(kind, [Entry(named, 0)], at, version, headers=headers)
     shown["rows"][0]["object"] = metadata_only(obj, version)
     return shown
@@ -285,11 +282,11 @@ def _event_line(kind: str, raw: bytes) -> bytes:
     return b'{"type":"%s","object":%s}\n' % (kind.encode(), raw)
 
 
-def _too_old(gone: Compacted) -> StatusError:
-    return expired(f"too old resource version: {gone.asked} ({gone.oldest})")
+def _too_old(gone: Compacted) -> statuses.StatusError:
+    return statuses.expired(f"too old resource version: {gone.asked} ({gone.oldest})")
 
 
-def _type_for(event: Event, selection: Selection) -> ChangeType | None:
+def _type_for(event: Event, selection: selectors.Selection) -> ChangeType | None:
     """Return the type of an event for a watch: objects enter and leave its selection."""
     if selection.is_empty:
         return event.type
@@ -305,5 +302,5 @@ def _shown_object(kind: ChangeType, event: Event) -> Entry:
     if kind != "DELETED" or event.type == "DELETED" or event.previous is None:
         return event.entry
     before = event.previous.obj
-    metadata = {**meta(before), "resourceVersion": str(event.version)}
+    metadata = {**objects.meta(before), "resourceVersion": str(event.version)}
     return Entry({**before, "metadata": metadata}, event.version)

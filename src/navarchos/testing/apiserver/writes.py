@@ -8,15 +8,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from navarchos.testing.apiserver import objects
+from navarchos.testing.apiserver import names, objects, requests
 from navarchos.testing.apiserver import status as statuses
 from navarchos.testing.apiserver.access import AccessControl
 from navarchos.testing.apiserver.access.roles import check_escalation
 from navarchos.testing.apiserver.bodies import WriteOptions, read_object
 from navarchos.testing.apiserver.kinds import Kind, Kinds
-from navarchos.testing.apiserver.names import validate_finalizer_names, validate_metadata
 from navarchos.testing.apiserver.ownership import field_manager
-from navarchos.testing.apiserver.requests import Target
 from navarchos.testing.apiserver.store import BucketId, Entry, Store, entry_key
 
 __all__ = [
@@ -50,7 +48,7 @@ class Api:
     """Returns the uid of a new object."""
 
 
-def require(api: Api, target: Target) -> Entry:
+def require(api: Api, target: requests.Target) -> Entry:
     """Return the stored object.
 
     Raises:
@@ -174,9 +172,9 @@ def _generated_name(api: Api, kind: Kind, metadata: objects.JsonObject) -> str:
 
 
 def _errors(kind: Kind, obj: objects.JsonObject) -> list[statuses.FieldError]:
-    errors = validate_metadata(obj, kind.strategy.name_rule, namespaced=kind.namespaced)
+    errors = names.validate_metadata(obj, kind.strategy.name_rule, namespaced=kind.namespaced)
     if kind.custom is None:
-        errors += validate_finalizer_names(obj)
+        errors += names.validate_finalizer_names(obj)
     return errors + kind.strategy.validate(obj) + kind.strategy.validate_create(obj)
 
 
@@ -191,7 +189,7 @@ def _raise_if_invalid(
 
 
 def replace(
-    api: Api, target: Target, body: objects.JsonValue, options: WriteOptions
+    api: Api, target: requests.Target, body: objects.JsonValue, options: WriteOptions
 ) -> tuple[Entry, bool]:
     """Replace an object by `body` (PUT); return it, and whether it was created.
 
@@ -208,7 +206,7 @@ def replace(
 
 def modify(
     api: Api,
-    target: Target,
+    target: requests.Target,
     change: Callable[[objects.JsonObject], objects.JsonValue],
     options: WriteOptions,
 ) -> Entry:
@@ -307,7 +305,7 @@ def _status_only(
 
 
 def _commit_update(
-    api: Api, target: Target, entry: Entry, new: objects.JsonObject, options: WriteOptions
+    api: Api, target: requests.Target, entry: Entry, new: objects.JsonObject, options: WriteOptions
 ) -> Entry:
     kind, old = target.kind, entry.obj
     kind.strategy.default(new)
@@ -316,7 +314,7 @@ def _commit_update(
     kind.strategy.prepare_update(new, old)
     if kind.strategy.generation and _spec_changed(kind, new, old):
         new["metadata"]["generation"] = int(objects.meta(old).get("generation") or 0) + 1
-    errors = validate_metadata(new, kind.strategy.name_rule, namespaced=kind.namespaced)
+    errors = names.validate_metadata(new, kind.strategy.name_rule, namespaced=kind.namespaced)
     if kind.custom is None:  # a custom kind accepts errors that were there before the change
         errors += kind.strategy.validate(new)
     errors += _finalizer_errors(new, old)

@@ -13,7 +13,6 @@ from navarchos.meta import Object
 from navarchos.runtime import Manager
 from navarchos.stopping import StopToken
 from navarchos.testing.cluster import kinds
-from navarchos.testing.cluster.kinds import Budget, Pod
 from navarchos.testing.cluster.options import Agent, ClusterOptions, Durations
 
 __all__ = [
@@ -71,7 +70,7 @@ class SimulatorContext:
         self.stop = stop
         self.durations = Durations(speed=options.speed, seed=options.seed)
         self._clients = clients
-        self.pods: SharedInformer[Pod] = manager.informer(kinds.PODS)
+        self.pods: SharedInformer[kinds.Pod] = manager.informer(kinds.PODS)
         self.pods.add_indexers(
             {BY_OWNER: owner_of_pod, BY_NODE: node_of_pod, BY_LABEL: labels_of_pod}
         )
@@ -89,7 +88,7 @@ class SimulatorContext:
         """Return the client of a resource that this component writes with."""
         return self._clients[agent].resource(resource)
 
-    def pods_of(self, uid: str) -> list[Pod]:
+    def pods_of(self, uid: str) -> list[kinds.Pod]:
         """Return the pods of the controller with this uid, including our own writes."""
         return self.pods.lister.by_index(BY_OWNER, uid)
 
@@ -134,24 +133,24 @@ def terminating(obj: Object) -> bool:
     return obj.metadata.deletion_timestamp is not None
 
 
-def owner_of_pod(pod: Pod) -> Iterable[str]:
+def owner_of_pod(pod: kinds.Pod) -> Iterable[str]:
     """Index pods by their controller."""
     owner = pod.owner
     return (owner.uid,) if owner is not None else ()
 
 
-def node_of_pod(pod: Pod) -> Iterable[str]:
+def node_of_pod(pod: kinds.Pod) -> Iterable[str]:
     """Index pods by their node."""
     return (pod.spec.node_name,) if pod.spec.node_name else ()
 
 
-def labels_of_pod(pod: Pod) -> Iterable[str]:
+def labels_of_pod(pod: kinds.Pod) -> Iterable[str]:
     """Index pods by their labels."""
     namespace = pod.metadata.namespace
     return [label_key(namespace, key, value) for key, value in pod.metadata.labels.items()]
 
 
-def labels_of_budget(budget: Budget) -> Iterable[str]:
+def labels_of_budget(budget: kinds.Budget) -> Iterable[str]:
     """Index budgets by one label that their pods must have, otherwise by namespace.
 
     The budgets of a pod are therefore found by its labels and its namespace.

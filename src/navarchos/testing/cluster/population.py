@@ -16,8 +16,7 @@ from typing import Any, Final
 import msgspec
 
 from navarchos.meta import format_time
-from navarchos.testing.cluster import kinds, pods, workloads
-from navarchos.testing.cluster.budgets import required_health, status_of
+from navarchos.testing.cluster import budgets, kinds, pods, workloads
 from navarchos.testing.cluster.controllers.replicasets import template_hash, with_hash
 from navarchos.testing.cluster.controllers.statefulsets import stateful_pod
 from navarchos.testing.cluster.nodes import Machine, machines, node_manifest, registered_at
@@ -245,13 +244,13 @@ def _counts(plan: workloads.WorkloadPlan) -> dict[str, int]:
 
 def _settled_budget(plan: workloads.WorkloadPlan) -> JsonObject:
     rule: Mapping[str, int | str] = plan.budget or {}
-    health = required_health(
+    health = budgets.required_health(
         min_available=rule.get("minAvailable"),
         max_unavailable=rule.get("maxUnavailable"),
         pods=plan.replicas,
         scale=lambda: plan.replicas,
     )
-    status = msgspec.to_builtins(status_of(health, plan.replicas, {}, 1))
+    status = msgspec.to_builtins(budgets.status_of(health, plan.replicas, {}, 1))
     assert isinstance(status, dict)
     return status
 

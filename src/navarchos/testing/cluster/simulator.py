@@ -15,7 +15,7 @@ from navarchos.logs import get_logger
 from navarchos.runtime import Manager, ManagerOptions
 from navarchos.stopping import StopToken
 from navarchos.testing.clock import FakeClock
-from navarchos.testing.cluster import kinds
+from navarchos.testing.cluster import invariants, kinds, nodes
 from navarchos.testing.cluster.context import SimulatorContext, terminating
 from navarchos.testing.cluster.controllers import (
     cloud,
@@ -31,8 +31,6 @@ from navarchos.testing.cluster.controllers import (
 )
 from navarchos.testing.cluster.controllers.daemonsets import plan
 from navarchos.testing.cluster.controllers.replicasets import status_of
-from navarchos.testing.cluster.invariants import InvariantChecker, Violation
-from navarchos.testing.cluster.nodes import Machine
 from navarchos.testing.cluster.options import Agent, ClusterOptions
 from navarchos.testing.cluster.pods import mirror_name
 from navarchos.testing.cluster.population import install_owned, populate
@@ -140,12 +138,12 @@ class Cluster:
         self._clock = clock = server.clock
         self._stop = StopToken(clock=clock)
         self._threads = ThreadGroup("cluster", stop=self._stop, clock=clock)
-        self._checker = InvariantChecker(
+        self._checker = invariants.InvariantChecker(
             late_binding_tolerance=self.options.late_binding_tolerance, clock=clock
         )
         self._cleanup = ExitStack()
         self._cleanup.callback(server.subscribe(self._checker.observe))
-        self._machines: tuple[Machine, ...] = ()
+        self._machines: tuple[nodes.Machine, ...] = ()
         self._context: SimulatorContext | None = None
         self._cloud: cloud.Cloud | None = None
 
@@ -156,7 +154,7 @@ class Cluster:
         self.stop()
 
     @property
-    def violations(self) -> list[Violation]:
+    def violations(self) -> list[invariants.Violation]:
         """The violated invariants so far, oldest first."""
         return self._checker.violations
 

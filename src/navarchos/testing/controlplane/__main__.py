@@ -5,8 +5,7 @@ from pathlib import Path
 import click
 
 from navarchos.errors import ConfigError
-from navarchos.testing.controlplane.binaries import Cache, Lookup, cache_directory
-from navarchos.testing.controlplane.errors import ControlPlaneError
+from navarchos.testing.controlplane import binaries, errors
 from navarchos.testing.controlplane.installer import ToolInstaller, find_module
 from navarchos.testing.controlplane.tools import find_tools
 
@@ -34,7 +33,9 @@ def main(names: tuple[str, ...], module: Path | None, cache: Path | None) -> Non
     """
     try:
         tools = find_tools(names)
-        lookup = Lookup(cache=Cache(cache if cache is not None else cache_directory()))
+        lookup = binaries.Lookup(
+            cache=binaries.Cache(cache if cache is not None else binaries.cache_directory())
+        )
         installer = ToolInstaller(
             lookup,
             module=module.absolute() if module is not None else find_module(),
@@ -42,7 +43,7 @@ def main(names: tuple[str, ...], module: Path | None, cache: Path | None) -> Non
         )
         for binary in installer.obtain(tools):
             click.echo(binary.path)
-    except (ConfigError, ControlPlaneError) as error:
+    except (ConfigError, errors.ControlPlaneError) as error:
         raise click.ClickException(str(error)) from error
 
 

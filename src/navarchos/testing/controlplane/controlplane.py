@@ -14,11 +14,10 @@ from navarchos.logs import get_logger
 from navarchos.stopping import StopToken
 from navarchos.testing.apiserver import AuditRecord, BucketId, Change
 from navarchos.testing.apiserver.objects import JsonObject
-from navarchos.testing.controlplane import credentials, servers
+from navarchos.testing.controlplane import credentials, servers, tools
 from navarchos.testing.controlplane.audit import AuditEvent
 from navarchos.testing.controlplane.binaries import Lookup, find_binaries
 from navarchos.testing.controlplane.subscription import Subscription
-from navarchos.testing.controlplane.tools import ETCD, KWOK, TOOLS
 from navarchos.testing.definitions import Source, load_definitions
 
 __all__ = ["WATCHED", "ControlPlane"]
@@ -94,7 +93,7 @@ class ControlPlane:
     ) -> None:
         if timeout <= 0:
             raise ConfigError("timeout", timeout, "it must be above 0")
-        names = [tool.name for tool in TOOLS]
+        names = [tool.name for tool in tools.TOOLS]
         for name in arguments or ():
             if name not in names:
                 raise ConfigError(
@@ -337,7 +336,7 @@ class ControlPlane:
             ControlPlaneError: kwok is already running or failed.
         """
         running = self._now()
-        binary = find_binaries([KWOK], self._lookup)[KWOK]
+        binary = find_binaries([tools.KWOK], self._lookup)[tools.KWOK]
         running.start_kwok(binary, all_nodes=all_nodes)
 
     def restart_apiserver(self, *, kill: bool = False) -> None:
@@ -359,7 +358,7 @@ class ControlPlane:
 
     def paused_etcd(self) -> AbstractContextManager[None]:
         """Pause etcd for the length of a `with` block, so that no write succeeds."""
-        return self._now().paused(ETCD)
+        return self._now().paused(tools.ETCD)
 
     def _start(self) -> servers.RunningControlPlane:
         began = self._clock.monotonic()

@@ -9,9 +9,8 @@ from typing import Final
 from navarchos.clock import SYSTEM_CLOCK, Clock
 from navarchos.errors import Stopped
 from navarchos.stopping import StopToken
-from navarchos.testing.controlplane.errors import PartFailed, PartNotReady
+from navarchos.testing.controlplane import errors, layout
 from navarchos.testing.controlplane.guard import Guard
-from navarchos.testing.controlplane.layout import HOST
 from navarchos.tls import close_dropped_sockets
 
 __all__ = ["ReadinessCheck", "ReadinessWaiter", "http_health"]
@@ -36,10 +35,10 @@ def http_health(port: int, path: str, authority: Path | None = None) -> str:
         `""` for the status 200, otherwise a description of the failure.
     """
     connection = (
-        HTTPConnection(HOST, port, timeout=_ANSWER_TIMEOUT)
+        HTTPConnection(layout.HOST, port, timeout=_ANSWER_TIMEOUT)
         if authority is None
         else HTTPSConnection(
-            HOST,
+            layout.HOST,
             port,
             timeout=_ANSWER_TIMEOUT,
             context=ssl.create_default_context(cafile=str(authority)),
@@ -91,7 +90,7 @@ class ReadinessWaiter:
         while why := check():
             self.check()
             if self._clock.monotonic() >= deadline:
-                raise PartNotReady(part, self._timeout, why, self._guard.tail(part))
+                raise errors.PartNotReady(part, self._timeout, why, self._guard.tail(part))
             if self._stop.wait(_PERIOD):
                 raise Stopped(self._stop.reason or "stopped")
 
@@ -99,4 +98,4 @@ class ReadinessWaiter:
         """Raise `PartFailed` if any server has ended."""
         for part, status in self._guard.status().items():
             if status is not None:
-                raise PartFailed(part, status, self._guard.tail(part))
+                raise errors.PartFailed(part, status, self._guard.tail(part))

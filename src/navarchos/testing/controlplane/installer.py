@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+from navarchos.testing.controlplane import errors
 from navarchos.testing.controlplane.binaries import ASSETS, Binary, Cache, Lookup
-from navarchos.testing.controlplane.errors import BinariesMissing, CacheUnusable, ControlPlaneError
 from navarchos.testing.controlplane.releases import Releases, ReleaseUnusable, release_of
 from navarchos.testing.controlplane.tools import PINS, Tool, parse_version
 
@@ -31,7 +31,7 @@ _STAMPED: Final = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/versio
 _LINES_SHOWN: Final = 12
 
 
-class BuildFailed(ControlPlaneError):
+class BuildFailed(errors.ControlPlaneError):
     """A program could not be built.
 
     Attributes:
@@ -178,7 +178,7 @@ class ToolInstaller:
         try:
             return self._fill(wanted)
         except OSError as error:
-            raise CacheUnusable(self._cache.directory, str(error)) from error
+            raise errors.CacheUnusable(self._cache.directory, str(error)) from error
 
     def _fill(self, tools: Iterable[Tool]) -> list[Binary]:
         with self._cache.locked(
@@ -195,7 +195,7 @@ class ToolInstaller:
                     missing.append(tool.name)
                     attempts += [(f"{tool.name}: {way}", why) for way, why in result]
         if missing:
-            raise BinariesMissing(missing, attempts, _ADVICE)
+            raise errors.BinariesMissing(missing, attempts, _ADVICE)
         return found
 
     def _reported(self, found: Iterable[Binary]) -> list[Binary]:

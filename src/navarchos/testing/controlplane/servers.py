@@ -15,14 +15,9 @@ from navarchos.clock import Clock
 from navarchos.logs import get_logger
 from navarchos.stopping import StopToken
 from navarchos.testing.apiserver import BucketId
-from navarchos.testing.controlplane import credentials
-from navarchos.testing.controlplane.access import Access
-from navarchos.testing.controlplane.audit import AuditLogFile
+from navarchos.testing.controlplane import access, audit, credentials, errors, health, kwok
 from navarchos.testing.controlplane.binaries import Binary
-from navarchos.testing.controlplane.errors import PartFailed
 from navarchos.testing.controlplane.guard import Guard
-from navarchos.testing.controlplane.health import ReadinessWaiter, http_health
-from navarchos.testing.controlplane.kwok import kwok_config
 from navarchos.testing.controlplane.layout import HOST, Layout, Ports
 from navarchos.testing.controlplane.tools import (
     APISERVER,
@@ -223,7 +218,7 @@ def start_control_plane(
     for attempt in range(1, _ATTEMPTS + 1):
         try:
             return _start_once(binaries, options, stop, clock)
-        except PartFailed as error:
+        except errors.PartFailed as error:
             if _PORT_TAKEN not in error.tail or attempt == _ATTEMPTS:
                 raise
             _log.warning("control_plane_port_taken", part=error.part, attempt=attempt)
@@ -273,7 +268,9 @@ class RunningControlPlane:
         self._binaries = binaries
         self._options = options
         self._guard = guard
-        self._waiter = ReadinessWaiter(self._guard, stop=stop, timeout=options.timeout, clock=clock)
+        self._waiter = health.ReadinessWaiter(
+            self._guard, stop=stop, timeout=options.timeout, clock=clock
+        )
         self.layout = Layout(self._guard.directory, ports)
         self.layout.certificates.mkdir()
         self.authority = credentials.Authority(self.layout.certificates, clock=clock)
@@ -281,9 +278,9 @@ class RunningControlPlane:
             "administrator", "kubernetes-admin", [_ADMINISTRATORS]
         )
         self._users = count(1)
-        self.audit = AuditLogFile(self.layout.audit_log)
+        self.audit = audit.AuditLogFile(self.layout.audit_log)
         self.client = Client(self.client_config(self.administrator, _AGENT))
-        self.access = Access(
+        self.access = access.Access(
             self.client,
             wait=lambda check: self._waiter.until(APISERVER.name, check),
             service_accounts=options.controllers,
@@ -294,7 +291,7 @@ class RunningControlPlane:
         self._write_files()
         self._launch(ETCD, etcd_arguments(self.layout))
         port = self.layout.ports.etcd
-        self._waiter.until(ETCD.name, lambda: http_health(port, "/health"))
+        self._waiter.until(ETCD.name, lambda: health.http_health(port, "/health"))
         self.start_apiserver()
         if self._options.controllers:
             self._launch(CONTROLLER_MANAGER, controller_manager_arguments(self.layout))
@@ -314,7 +311,7 @@ class RunningControlPlane:
         self._launch(APISERVER, arguments)
         ports, authority = self.layout.ports, self.layout.authority
         self._waiter.until(
-            APISERVER.name, lambda: http_health(ports.apiserver, "/readyz", authority)
+            APISERVER.name, lambda: health.http_health(ports.apiserver, "/readyz", authority)
         )
 
     def stop_apiserver(self, *, kill: bool) -> None:
@@ -325,12 +322,12 @@ class RunningControlPlane:
 
     def start_kwok(self, binary: Binary, *, all_nodes: bool) -> None:
         """Start fake kubelets and wait until they are ready."""
-        self.layout.kwok_config.write_text(kwok_config(), encoding="utf-8")
+        self.layout.kwok_config.write_text(kwok.kwok_config(), encoding="utf-8")
         self._write_kubeconfig(KWOK.name, "kwok", [_ADMINISTRATORS])
         arguments = kwok_arguments(self.layout, all_nodes=all_nodes)
         self._guard.start(KWOK.name, str(binary.path), *arguments, *self._further(KWOK))
         port = self.layout.ports.kwok
-        self._waiter.until(KWOK.name, lambda: http_health(port, "/healthz"))
+        self._waiter.until(KWOK.name, lambda: health.http_health(port, "/healthz"))
 
     @contextmanager
     def paused(self, tool: Tool) -> Iterator[None]:
@@ -362,13 +359,13 @@ class RunningControlPlane:
         if self._options.controllers:
             port = ports.controller_manager
             self._waiter.until(
-                CONTROLLER_MANAGER.name, lambda: http_health(port, "/healthz", authority)
+                CONTROLLER_MANAGER.name, lambda: health.http_health(port, "/healthz", authority)
             )
             # Pods cannot be created before the namespace has its default service account.
             self._waiter.until(CONTROLLER_MANAGER.name, self._missing("serviceaccounts", "default"))
         if self._options.scheduler:
             self._waiter.until(
-                SCHEDULER.name, lambda: http_health(ports.scheduler, "/readyz", authority)
+                SCHEDULER.name, lambda: health.http_health(ports.scheduler, "/readyz", authority)
             )
 
     def _missing(self, plural: str, namespace: str) -> Callable[[], str]:

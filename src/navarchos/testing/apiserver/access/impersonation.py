@@ -10,9 +10,8 @@ from dataclasses import dataclass, replace
 from typing import Final
 from urllib.parse import unquote
 
-from navarchos.testing.apiserver.access import users
+from navarchos.testing.apiserver.access import rules, users
 from navarchos.testing.apiserver.access.authorizer import Authorizer
-from navarchos.testing.apiserver.access.rules import Attributes, denied
 from navarchos.testing.apiserver.names import dns_subdomain
 from navarchos.testing.apiserver.status import StatusError, bad_request, quote
 
@@ -129,7 +128,7 @@ class Impersonation:
         self._last: dict[str, _Mode] = {}
 
     def impersonate(
-        self, requestor: users.User, wanted: users.User, request: Attributes
+        self, requestor: users.User, wanted: users.User, request: rules.Attributes
     ) -> users.User:
         """Return the impersonated user, with the groups that follow from the user's name.
 
@@ -157,7 +156,7 @@ def _impersonate_in_mode(
     authorizer: Authorizer,
     requestor: users.User,
     wanted: users.User,
-    request: Attributes,
+    request: rules.Attributes,
 ) -> users.User:
     if mode.is_constrained:
         asked = replace(request, verb=mode.constraint + request.verb)
@@ -170,43 +169,45 @@ def _impersonate_in_mode(
 
 def _refuse_always_forbidden(mode: _Mode, requestor: users.User, wanted: users.User) -> None:
     """Refuse the groups and extra keys that a constrained mode never allows."""
-    asked = Attributes(mode.verb, mode.group, "groups")
+    asked = rules.Attributes(mode.verb, mode.group, "groups")
     if "" in wanted.groups:
         why = "impersonating the empty string group is not allowed"
-        raise denied(requestor.name, asked, why)
+        raise rules.denied(requestor.name, asked, why)
     if users.MASTERS in wanted.groups:
         why = "impersonating the system:masters group is not allowed"
-        raise denied(requestor.name, replace(asked, name=users.MASTERS), why)
+        raise rules.denied(requestor.name, replace(asked, name=users.MASTERS), why)
     for key, values in wanted.extra.items():
         prefix, found, _ = key.partition("/")
         if not found or dns_subdomain(prefix) or "" in values:
             why = "impersonating an invalid key in extra is not allowed"
-            asked = Attributes(mode.verb, _GROUP_OF_USERS, "userextras")
-            raise denied(requestor.name, asked, why)
+            asked = rules.Attributes(mode.verb, _GROUP_OF_USERS, "userextras")
+            raise rules.denied(requestor.name, asked, why)
 
 
-def _require(authorizer: Authorizer, user: users.User, asked: Attributes) -> None:
+def _require(authorizer: Authorizer, user: users.User, asked: rules.Attributes) -> None:
     decision = authorizer.decide(user, asked)
     if not decision.allowed:
-        raise denied(user.name, asked, decision.reason)
+        raise rules.denied(user.name, asked, decision.reason)
 
 
-def _required_attributes(mode: _Mode, wanted: users.User) -> Iterator[Attributes]:
+def _required_attributes(mode: _Mode, wanted: users.User) -> Iterator[rules.Attributes]:
     """Iterate the permissions that impersonating a user needs."""
     account = users.split_account_name(wanted.name)
     if account is not None:
         namespace, name = account
-        yield Attributes(mode.verb, mode.group, "serviceaccounts", namespace=namespace, name=name)
+        yield rules.Attributes(
+            mode.verb, mode.group, "serviceaccounts", namespace=namespace, name=name
+        )
     elif mode.is_constrained and _node(wanted):
-        yield Attributes(mode.verb, mode.group, "nodes", name=_node(wanted))
+        yield rules.Attributes(mode.verb, mode.group, "nodes", name=_node(wanted))
     else:
-        yield Attributes(mode.verb, mode.group, "users", name=wanted.name)
+        yield rules.Attributes(mode.verb, mode.group, "users", name=wanted.name)
     if wanted.uid:
-        yield Attributes(mode.verb, _GROUP_OF_USERS, "uids", name=wanted.uid)
+        yield rules.Attributes(mode.verb, _GROUP_OF_USERS, "uids", name=wanted.uid)
     for group in wanted.groups:
-        yield Attributes(mode.verb, mode.group, "groups", name=group)
+        yield rules.Attributes(mode.verb, mode.group, "groups", name=group)
     for key, value in _pairs(wanted.extra):
-        yield Attributes(mode.verb, _GROUP_OF_USERS, "userextras", key, name=value)
+        yield rules.Attributes(mode.verb, _GROUP_OF_USERS, "userextras", key, name=value)
 
 
 def _pairs(extra: Mapping[str, Sequence[str]]) -> Iterator[tuple[str, str]]:

@@ -3,14 +3,10 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from navarchos.testing.apiserver import kinds, objects
 from navarchos.testing.apiserver import status as statuses
-from navarchos.testing.apiserver.access import AccessControl
+from navarchos.testing.apiserver.access import AccessControl, rules, tokens, users
 from navarchos.testing.apiserver.access.authorizer import Authorizer
-from navarchos.testing.apiserver.access.rules import Attributes
-from navarchos.testing.apiserver.access.tokens import AUDIENCE, InvalidToken
-from navarchos.testing.apiserver.access.users import User
-from navarchos.testing.apiserver.kinds import Kind
-from navarchos.testing.apiserver.objects import JsonObject, JsonValue, timestamp
 
 __all__ = ["review"]
 
@@ -18,8 +14,12 @@ _QUESTIONS: Final = ("resourceAttributes", "nonResourceAttributes")
 
 
 def review(
-    access: AccessControl, kind: Kind, namespace: str, body: JsonValue, user: User
-) -> JsonObject:
+    access: AccessControl,
+    kind: kinds.Kind,
+    namespace: str,
+    body: objects.JsonValue,
+    user: users.User,
+) -> objects.JsonObject:
     """Return a review with its result.
 
     Args:
@@ -38,15 +38,18 @@ def review(
     status = _ANSWERS[kind.kind](access, kind, namespace, spec, user)
     metadata = {"namespace": namespace} if namespace else {}
     if kind.kind == "SelfSubjectReview":
-        return _envelope(kind, {"creationTimestamp": timestamp()}, None, status)
+        return _envelope(kind, {"creationTimestamp": objects.timestamp()}, None, status)
     if kind.kind == "SelfSubjectRulesReview":
         return _envelope(kind, metadata, {}, status)
     return _envelope(kind, metadata, spec, status)
 
 
 def _envelope(
-    kind: Kind, metadata: JsonObject, spec: JsonObject | None, status: JsonObject
-) -> JsonObject:
+    kind: kinds.Kind,
+    metadata: objects.JsonObject,
+    spec: objects.JsonObject | None,
+    status: objects.JsonObject,
+) -> objects.JsonObject:
     said = {} if spec is None else {"spec": spec}
     return {
         "kind": kind.kind,
@@ -58,33 +61,45 @@ def _envelope(
 
 
 def _review_token(
-    access: AccessControl, _kind: Kind, _namespace: str, spec: JsonObject, _user: User
-) -> JsonObject:
+    access: AccessControl,
+    _kind: kinds.Kind,
+    _namespace: str,
+    spec: objects.JsonObject,
+    _user: users.User,
+) -> objects.JsonObject:
     if not spec.get("token"):
         raise statuses.bad_request("token is required for TokenReview in authentication")
     try:
         user, audiences = access.tokens.authenticate(
-            spec["token"], spec.get("audiences") or [AUDIENCE]
+            spec["token"], spec.get("audiences") or [tokens.AUDIENCE]
         )
-    except InvalidToken as error:
+    except tokens.InvalidToken as error:
         return {"user": {}, "error": str(error)}
     return {"authenticated": True, "user": user.to_json(), "audiences": list(audiences)}
 
 
 def _review_self(
-    _access: AccessControl, _kind: Kind, _namespace: str, _spec: JsonObject, user: User
-) -> JsonObject:
+    _access: AccessControl,
+    _kind: kinds.Kind,
+    _namespace: str,
+    _spec: objects.JsonObject,
+    user: users.User,
+) -> objects.JsonObject:
     return {"userInfo": user.to_json()}
 
 
 def _review_rules(
-    access: AccessControl, _kind: Kind, _namespace: str, spec: JsonObject, user: User
-) -> JsonObject:
+    access: AccessControl,
+    _kind: kinds.Kind,
+    _namespace: str,
+    spec: objects.JsonObject,
+    user: users.User,
+) -> objects.JsonObject:
     namespace = spec.get("namespace")
     if not namespace:
         raise statuses.bad_request("no namespace on request")
     found = access.authorizer.rules_of(user, namespace)
-    answer: JsonObject = {
+    answer: objects.JsonObject = {
         "resourceRules": [rule for rule in found.rules if rule.get("resources")],
         "nonResourceRules": [rule for rule in found.rules if rule.get("nonResourceURLs")],
         "incomplete": False,
@@ -93,21 +108,27 @@ def _review_rules(
 
 
 def _review_access(
-    access: AccessControl, kind: Kind, namespace: str, spec: JsonObject, user: User
-) -> JsonObject:
+    access: AccessControl,
+    kind: kinds.Kind,
+    namespace: str,
+    spec: objects.JsonObject,
+    user: users.User,
+) -> objects.JsonObject:
     _check(kind, namespace, spec)
     if not kind.kind.startswith("Self"):
         extra = {key: tuple(values) for key, values in (spec.get("extra") or {}).items()}
-        user = User(
+        user = users.User(
             spec.get("user") or "", tuple(spec.get("groups") or ()), spec.get("uid") or "", extra
         )
     return _decision(access.authorizer, user, spec)
 
 
-def _decision(authorizer: Authorizer, user: User, spec: JsonObject) -> JsonObject:
+def _decision(
+    authorizer: Authorizer, user: users.User, spec: objects.JsonObject
+) -> objects.JsonObject:
     asked = spec.get("resourceAttributes")
     if asked:
-        attributes = Attributes(
+        attributes = rules.Attributes(
             asked.get("verb") or "",
             asked.get("group") or "",
             asked.get("resource") or "",
@@ -117,13 +138,13 @@ def _decision(authorizer: Authorizer, user: User, spec: JsonObject) -> JsonObjec
         )
     else:
         asked = spec["nonResourceAttributes"]
-        attributes = Attributes(asked.get("verb") or "", path=asked.get("path") or "")
+        attributes = rules.Attributes(asked.get("verb") or "", path=asked.get("path") or "")
     found = authorizer.decide(user, attributes)
-    answer: JsonObject = {"allowed": found.allowed}
+    answer: objects.JsonObject = {"allowed": found.allowed}
     return {**answer, "reason": found.reason} if found.reason else answer
 
 
-def _check(kind: Kind, namespace: str, spec: JsonObject) -> None:
+def _check(kind: kinds.Kind, namespace: str, spec: objects.JsonObject) -> None:
     both = [bool(spec.get(question)) for question in _QUESTIONS]
     errors: list[statuses.FieldError] = []
     if all(both):
@@ -144,7 +165,7 @@ def _check(kind: Kind, namespace: str, spec: JsonObject) -> None:
         raise statuses.invalid("", kind.group, "", errors)
 
 
-def _local_errors(namespace: str, spec: JsonObject) -> list[statuses.FieldError]:
+def _local_errors(namespace: str, spec: objects.JsonObject) -> list[statuses.FieldError]:
     """Return the errors of a local review that asks about something outside its namespace."""
     asked = spec.get("resourceAttributes")
     if asked and asked.get("namespace") != namespace:
@@ -157,7 +178,9 @@ def _local_errors(namespace: str, spec: JsonObject) -> list[statuses.FieldError]
     return []
 
 
-_Answer = Callable[[AccessControl, Kind, str, JsonObject, User], JsonObject]
+_Answer = Callable[
+    [AccessControl, kinds.Kind, str, objects.JsonObject, users.User], objects.JsonObject
+]
 _ANSWERS: Final[Mapping[str, _Answer]] = {
     "TokenReview": _review_token,
     "SelfSubjectReview": _review_self,

@@ -9,11 +9,11 @@ it. The check follows `pkg/registry/rbac/*/policybased`.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
+from navarchos.testing.apiserver import objects
 from navarchos.testing.apiserver import status as statuses
+from navarchos.testing.apiserver.access import users
 from navarchos.testing.apiserver.access.authorizer import RBAC_GROUP, Authorizer
 from navarchos.testing.apiserver.access.rules import EVERYTHING, Attributes, uncovered
-from navarchos.testing.apiserver.access.users import AUTHENTICATED, MASTERS, UNAUTHENTICATED, User
-from navarchos.testing.apiserver.objects import JsonObject, dig, meta
 from navarchos.testing.apiserver.selectors import label_selector_matches
 from navarchos.testing.apiserver.store import BucketId, Change, Entry, Store
 
@@ -36,10 +36,10 @@ _INTO_PODS: Final = ("pods/attach", "pods/exec", "pods/portforward", "pods/proxy
 _AGGREGATED: Final = {"admin": "", "edit": "admin", "view": "edit"}
 """Roles that aggregate other roles, with the role that aggregates them in turn."""
 _BINDINGS: Final[Mapping[str, Sequence[str]]] = {
-    "cluster-admin": (MASTERS,),
-    "system:basic-user": (AUTHENTICATED,),
-    "system:discovery": (AUTHENTICATED,),
-    "system:public-info-viewer": (AUTHENTICATED, UNAUTHENTICATED),
+    "cluster-admin": (users.MASTERS,),
+    "system:basic-user": (users.AUTHENTICATED,),
+    "system:discovery": (users.AUTHENTICATED,),
+    "system:public-info-viewer": (users.AUTHENTICATED, users.UNAUTHENTICATED),
 }
 _CLUSTER_ROLES: Final = BucketId("clusterroles", RBAC_GROUP)
 _ROLE_PLURALS: Final = frozenset({"roles", "clusterroles"})
@@ -49,11 +49,11 @@ _COLLECTED: Final = ("ownerReferences", "finalizers")
 _AGGREGATES: Final = "must have cluster-admin privileges to use the aggregationRule"
 
 
-def _rule(verbs: Sequence[str], group: str, *resources: str) -> JsonObject:
+def _rule(verbs: Sequence[str], group: str, *resources: str) -> objects.JsonObject:
     return {"apiGroups": [group], "resources": list(resources), "verbs": list(verbs)}
 
 
-def _paths(*paths: str, verb: str = "get") -> JsonObject:
+def _paths(*paths: str, verb: str = "get") -> objects.JsonObject:
     return {"nonResourceURLs": list(paths), "verbs": [verb]}
 
 
@@ -94,7 +94,7 @@ _ADMIN: Final = (
     _rule(("create",), _REVIEWS, "localsubjectaccessreviews"),
     _rule((*_READ, *_WRITE), RBAC_GROUP, "roles", "rolebindings"),
 )
-_ROLES: Final[Mapping[str, Sequence[JsonObject]]] = {
+_ROLES: Final[Mapping[str, Sequence[objects.JsonObject]]] = {
     "cluster-admin": (_rule("*", "*", "*"), _paths("*", verb="*")),
     "system:aggregate-to-admin": _ADMIN,
     "system:aggregate-to-edit": _EDIT,
@@ -112,7 +112,7 @@ _ROLES: Final[Mapping[str, Sequence[JsonObject]]] = {
 }
 
 
-def bootstrap_roles() -> Iterator[JsonObject]:
+def bootstrap_roles() -> Iterator[objects.JsonObject]:
     """Iterate the cluster roles and bindings that exist from the start."""
     for name, rules in _ROLES.items():
         labels = {}
@@ -137,7 +137,7 @@ def _label(role: str) -> str:
     return f"rbac.authorization.k8s.io/aggregate-to-{role}"
 
 
-def _object(kind: str, name: str, labels: Mapping[str, str]) -> JsonObject:
+def _object(kind: str, name: str, labels: Mapping[str, str]) -> objects.JsonObject:
     metadata = {
         "name": name,
         "labels": {**_METADATA["labels"], **labels},
@@ -161,7 +161,7 @@ class ClusterRoleAggregator:
             return
         roles = self._store.entries(_CLUSTER_ROLES)
         for role in roles:
-            selectors = dig(role.obj, "aggregationRule", "clusterRoleSelectors", default=())
+            selectors = objects.dig(role.obj, "aggregationRule", "clusterRoleSelectors", default=())
             if not selectors:
                 continue
             rules = _aggregated_rules(role, selectors, roles)
@@ -169,18 +169,18 @@ class ClusterRoleAggregator:
                 # This write calls the listener again, for the roles that aggregate this one.
                 self._store.put(
                     _CLUSTER_ROLES,
-                    {**role.obj, "metadata": dict(meta(role.obj)), "rules": rules},
+                    {**role.obj, "metadata": dict(objects.meta(role.obj)), "rules": rules},
                 )
                 return
 
 
 def _aggregated_rules(
-    role: Entry, selectors: list[JsonObject], roles: list[Entry]
-) -> list[JsonObject]:
-    found: list[JsonObject] = []
+    role: Entry, selectors: list[objects.JsonObject], roles: list[Entry]
+) -> list[objects.JsonObject]:
+    found: list[objects.JsonObject] = []
     for selector in selectors:
         for other in roles:
-            labels = meta(other.obj).get("labels") or {}
+            labels = objects.meta(other.obj).get("labels") or {}
             if other.name != role.name and label_selector_matches(selector, labels):
                 found += [rule for rule in other.obj.get("rules") or () if rule not in found]
     return found
@@ -189,9 +189,9 @@ def _aggregated_rules(
 def check_escalation(
     authorizer: Authorizer,
     resource: statuses.ResourceName,
-    new: JsonObject,
-    old: JsonObject | None,
-    user: User,
+    new: objects.JsonObject,
+    old: objects.JsonObject | None,
+    user: users.User,
 ) -> None:
     """Refuse a role with permissions that the user lacks, or a binding to such a role.
 
@@ -205,7 +205,7 @@ def check_escalation(
     Raises:
         StatusError: 403.
     """
-    if resource.group != RBAC_GROUP or MASTERS in user.groups:
+    if resource.group != RBAC_GROUP or users.MASTERS in user.groups:
         return
     if old is not None and _without_collected(new) == _without_collected(old):
         return
@@ -215,19 +215,19 @@ def check_escalation(
         _check_binding(authorizer, resource, new, user)
 
 
-def _without_collected(obj: JsonObject) -> JsonObject:
-    kept = {k: v for k, v in meta(obj).items() if k not in {*_COLLECTED, "managedFields"}}
+def _without_collected(obj: objects.JsonObject) -> objects.JsonObject:
+    kept = {k: v for k, v in objects.meta(obj).items() if k not in {*_COLLECTED, "managedFields"}}
     return {**obj, "metadata": kept}
 
 
 def _check_role(
     authorizer: Authorizer,
     resource: statuses.ResourceName,
-    new: JsonObject,
-    old: JsonObject | None,
-    user: User,
+    new: objects.JsonObject,
+    old: objects.JsonObject | None,
+    user: users.User,
 ) -> None:
-    name, namespace = meta(new).get("name") or "", meta(new).get("namespace") or ""
+    name, namespace = objects.meta(new).get("name") or "", objects.meta(new).get("namespace") or ""
     asked_name = name if old is not None else ""  # upstream leaves the name of a new role out
     asked = Attributes(
         "escalate", RBAC_GROUP, resource.plural, namespace=namespace, name=asked_name
@@ -242,9 +242,12 @@ def _check_role(
 
 
 def _check_binding(
-    authorizer: Authorizer, resource: statuses.ResourceName, new: JsonObject, user: User
+    authorizer: Authorizer,
+    resource: statuses.ResourceName,
+    new: objects.JsonObject,
+    user: users.User,
 ) -> None:
-    name, namespace = meta(new).get("name") or "", meta(new).get("namespace") or ""
+    name, namespace = objects.meta(new).get("name") or "", objects.meta(new).get("namespace") or ""
     reference = new.get("roleRef") or {}
     role = reference.get("name") or ""
     plural = f"{(reference.get('kind') or '').lower()}s"
@@ -265,8 +268,8 @@ def _require_owned(
     resource: statuses.ResourceName,
     name: str,
     namespace: str,
-    rules: Iterable[JsonObject],
-    user: User,
+    rules: Iterable[objects.JsonObject],
+    user: users.User,
 ) -> None:
     owned = authorizer.rules_of(user, namespace)
     missing = uncovered(owned.rules, rules)

@@ -4,10 +4,8 @@ import base64
 import ipaddress
 from typing import Final
 
+from navarchos.testing.apiserver import kinds, names, objects
 from navarchos.testing.apiserver import status as statuses
-from navarchos.testing.apiserver.kinds import Strategy
-from navarchos.testing.apiserver.names import config_key, dns_label, validate_qualified_name
-from navarchos.testing.apiserver.objects import JsonObject, dig, meta
 
 __all__ = ["CLAIM", "CONFIG_MAP", "NAMESPACE", "NODE", "SECRET", "SERVICE", "VOLUME"]
 
@@ -25,25 +23,28 @@ _UPDATE_REFUSED: Final = (
 )
 
 
-def _default_namespace(obj: JsonObject) -> None:
+def _default_namespace(obj: objects.JsonObject) -> None:
     obj.setdefault("spec", {})
     obj.setdefault("status", {}).setdefault("phase", "Active")
-    if name := meta(obj).get("name"):
+    if name := objects.meta(obj).get("name"):
         obj["metadata"].setdefault("labels", {})[_NAME_LABEL] = name
 
 
-def _prepare_namespace(obj: JsonObject) -> None:
+def _prepare_namespace(obj: objects.JsonObject) -> None:
     finalizers = obj["spec"].setdefault("finalizers", [])
     if "kubernetes" not in finalizers:
         finalizers.append("kubernetes")
     obj["status"] = {"phase": "Active"}
 
 
-def _keep_namespace_finalizers(new: JsonObject, old: JsonObject) -> None:
-    new["spec"] = {**new.get("spec", {}), "finalizers": dig(old, "spec", "finalizers", default=[])}
+def _keep_namespace_finalizers(new: objects.JsonObject, old: objects.JsonObject) -> None:
+    new["spec"] = {
+        **new.get("spec", {}),
+        "finalizers": objects.dig(old, "spec", "finalizers", default=[]),
+    }
 
 
-def _default_service(obj: JsonObject) -> None:
+def _default_service(obj: objects.JsonObject) -> None:
     spec = obj.setdefault("spec", {})
     spec.setdefault("type", "ClusterIP")
     spec.setdefault("sessionAffinity", "None")
@@ -56,26 +57,26 @@ def _default_service(obj: JsonObject) -> None:
     spec.setdefault("internalTrafficPolicy", "Cluster")
 
 
-def _allocate_address(obj: JsonObject) -> None:
+def _allocate_address(obj: objects.JsonObject) -> None:
     spec = obj["spec"]
     if spec["type"] == "ExternalName":
         return
     if not spec.get("clusterIP"):
         # Derived from the uid: unique enough for a cluster without a network.
-        offset = int(meta(obj)["uid"].replace("-", "")[:8], 16) % 65000
+        offset = int(objects.meta(obj)["uid"].replace("-", "")[:8], 16) % 65000
         spec["clusterIP"] = str(_CLUSTER_NETWORK[offset + 2])
     spec.setdefault("clusterIPs", [spec["clusterIP"]])
     spec.setdefault("ipFamilies", ["IPv4"])
     spec.setdefault("ipFamilyPolicy", "SingleStack")
 
 
-def _keep_address(new: JsonObject, old: JsonObject) -> None:
+def _keep_address(new: objects.JsonObject, old: objects.JsonObject) -> None:
     for field in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
         if field in old["spec"]:
             new["spec"].setdefault(field, old["spec"][field])
 
 
-def _validate_service(obj: JsonObject) -> list[statuses.FieldError]:
+def _validate_service(obj: objects.JsonObject) -> list[statuses.FieldError]:
     spec = obj["spec"]
     ports = spec.get("ports") or []
     errors = []
@@ -91,23 +92,23 @@ def _validate_service(obj: JsonObject) -> list[statuses.FieldError]:
     return errors
 
 
-def _default_secret(obj: JsonObject) -> None:
+def _default_secret(obj: objects.JsonObject) -> None:
     obj.setdefault("type", "Opaque")
     plain = obj.pop("stringData", None) or {}
     for key, value in plain.items():
         obj.setdefault("data", {})[key] = base64.b64encode(value.encode()).decode()
 
 
-def _validate_keys(obj: JsonObject) -> list[statuses.FieldError]:
+def _validate_keys(obj: objects.JsonObject) -> list[statuses.FieldError]:
     return [
         statuses.invalid_value(f"{field}[{key}]", key, why)
         for field in ("data", "binaryData")
         for key in obj.get(field) or {}
-        for why in config_key(key)
+        for why in names.config_key(key)
     ]
 
 
-def _frozen_data(new: JsonObject, old: JsonObject) -> list[statuses.FieldError]:
+def _frozen_data(new: objects.JsonObject, old: objects.JsonObject) -> list[statuses.FieldError]:
     if not old.get("immutable"):
         return []
     errors = []
@@ -118,27 +119,27 @@ def _frozen_data(new: JsonObject, old: JsonObject) -> list[statuses.FieldError]:
     return errors + [statuses.forbidden_field(field, text) for field in changed]
 
 
-NAMESPACE: Final = Strategy(
-    name_rule=dns_label,
+NAMESPACE: Final = kinds.Strategy(
+    name_rule=names.dns_label,
     default=_default_namespace,
     prepare_create=_prepare_namespace,
     prepare_update=_keep_namespace_finalizers,
 )
-SERVICE: Final = Strategy(
-    name_rule=dns_label,
+SERVICE: Final = kinds.Strategy(
+    name_rule=names.dns_label,
     returns_deleted=True,
     default=_default_service,
     prepare_create=_allocate_address,
     prepare_update=_keep_address,
     validate=_validate_service,
 )
-CONFIG_MAP: Final = Strategy(validate=_validate_keys, validate_update=_frozen_data)
-SECRET: Final = Strategy(
+CONFIG_MAP: Final = kinds.Strategy(validate=_validate_keys, validate_update=_frozen_data)
+SECRET: Final = kinds.Strategy(
     default=_default_secret, validate=_validate_keys, validate_update=_frozen_data
 )
 
 
-def _default_node(node: JsonObject) -> None:
+def _default_node(node: objects.JsonObject) -> None:
     node.setdefault("spec", {})
     status = node.setdefault("status", {})
     status.setdefault("daemonEndpoints", {}).setdefault("kubeletEndpoint", {"Port": 0})
@@ -150,14 +151,15 @@ def _default_node(node: JsonObject) -> None:
         node["status"].setdefault("allocatable", dict(capacity))
 
 
-def _validate_node(node: JsonObject) -> list[statuses.FieldError]:
+def _validate_node(node: objects.JsonObject) -> list[statuses.FieldError]:
     errors = []
     seen: set[tuple[str, str]] = set()
-    for index, taint in enumerate(dig(node, "spec", "taints", default=[])):
+    for index, taint in enumerate(objects.dig(node, "spec", "taints", default=[])):
         at = f"metadata.taints[{index}]"  # upstream writes this path, too
         key, effect = taint.get("key") or "", taint.get("effect") or ""
         errors += [
-            statuses.invalid_value(f"{at}.key", key, why) for why in validate_qualified_name(key)
+            statuses.invalid_value(f"{at}.key", key, why)
+            for why in names.validate_qualified_name(key)
         ]
         if effect not in _EFFECTS:
             errors.append(statuses.unsupported_value(f"{at}.effect", effect, _EFFECTS))
@@ -170,7 +172,9 @@ def _validate_node(node: JsonObject) -> list[statuses.FieldError]:
     return errors
 
 
-def _validate_node_update(new: JsonObject, old: JsonObject) -> list[statuses.FieldError]:
+def _validate_node_update(
+    new: objects.JsonObject, old: objects.JsonObject
+) -> list[statuses.FieldError]:
     """Refuse changes of the fields that identify the machine, once they are set."""
     changed = [
         field
@@ -180,7 +184,7 @@ def _validate_node_update(new: JsonObject, old: JsonObject) -> list[statuses.Fie
     return [statuses.forbidden_field(f"spec.{field}", _UPDATE_REFUSED) for field in changed]
 
 
-NODE: Final = Strategy(
+NODE: Final = kinds.Strategy(
     status_on_create=True,
     default=_default_node,
     validate=_validate_node,
@@ -188,26 +192,28 @@ NODE: Final = Strategy(
 )
 
 
-def _default_claim(obj: JsonObject) -> None:
+def _default_claim(obj: objects.JsonObject) -> None:
     obj.setdefault("spec", {}).setdefault("volumeMode", "Filesystem")
     obj.setdefault("status", {}).setdefault("phase", "Pending")
 
 
-def _validate_claim(obj: JsonObject) -> list[statuses.FieldError]:
+def _validate_claim(obj: objects.JsonObject) -> list[statuses.FieldError]:
     errors = []
     if not obj["spec"].get("accessModes"):
         errors.append(statuses.required("spec.accessModes", "at least 1 access mode is required"))
-    if not dig(obj, "spec", "resources", "requests", "storage"):
+    if not objects.dig(obj, "spec", "resources", "requests", "storage"):
         errors.append(statuses.required("spec.resources[storage]"))
     return errors
 
 
-def _default_volume(obj: JsonObject) -> None:
+def _default_volume(obj: objects.JsonObject) -> None:
     spec = obj.setdefault("spec", {})
     spec.setdefault("volumeMode", "Filesystem")
     spec.setdefault("persistentVolumeReclaimPolicy", "Retain")
     obj.setdefault("status", {}).setdefault("phase", "Pending")
 
 
-CLAIM: Final = Strategy(returns_deleted=True, default=_default_claim, validate=_validate_claim)
-VOLUME: Final = Strategy(returns_deleted=True, default=_default_volume)
+CLAIM: Final = kinds.Strategy(
+    returns_deleted=True, default=_default_claim, validate=_validate_claim
+)
+VOLUME: Final = kinds.Strategy(returns_deleted=True, default=_default_volume)

@@ -7,11 +7,9 @@ The validation follows apiextensions-apiserver: `pkg/apis/apiextensions/validati
 from collections.abc import Iterator
 from typing import Any, Final
 
+from navarchos.testing.apiserver import cel, kinds, objects
 from navarchos.testing.apiserver import status as statuses
-from navarchos.testing.apiserver.cel import compile_error, uses_old_self
-from navarchos.testing.apiserver.kinds import Strategy
 from navarchos.testing.apiserver.names import dns_1035_label
-from navarchos.testing.apiserver.objects import JsonObject, dig, meta, timestamp
 
 __all__ = [
     "CLEANUP_FINALIZER",
@@ -47,7 +45,7 @@ _NOT_IN_JUNCTORS: Final = {
 """Keywords that are allowed in the structure only, and the value that they must have elsewhere."""
 
 
-def _default(obj: JsonObject) -> None:
+def _default(obj: objects.JsonObject) -> None:
     spec = obj.setdefault("spec", {})
     names = spec.setdefault("names", {})
     kind = names.get("kind") or ""
@@ -58,12 +56,12 @@ def _default(obj: JsonObject) -> None:
     spec.setdefault("conversion", {"strategy": "None"})
 
 
-def _prepare_create(obj: JsonObject) -> None:
+def _prepare_create(obj: objects.JsonObject) -> None:
     """Accept the names immediately; upstream accepts them a moment later."""
-    obj["status"] = _status_for(obj, timestamp())
+    obj["status"] = _status_for(obj, objects.timestamp())
 
 
-def _prepare_update(new: JsonObject, old: JsonObject) -> None:
+def _prepare_update(new: objects.JsonObject, old: objects.JsonObject) -> None:
     status = dict(old.get("status") or {})
     status["acceptedNames"] = new["spec"]["names"]
     stored = _storage_version(new)
@@ -74,15 +72,22 @@ def _prepare_update(new: JsonObject, old: JsonObject) -> None:
     new["status"] = status
 
 
-def mark_terminating(obj: JsonObject) -> None:
+def mark_terminating(obj: objects.JsonObject) -> None:
     """Add the condition `Terminating`, in place."""
     text = "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon"
     conditions = obj.setdefault("status", {}).setdefault("conditions", [])
-    conditions.append(_condition("Terminating", "InstanceDeletionPending", text, timestamp()))
+    conditions.append(
+        _condition("Terminating", "InstanceDeletionPending", text, objects.timestamp())
+    )
 
 
 def refuse_names(
-    obj: JsonObject, accepted: JsonObject, reason: str, message: str, *, established: bool
+    obj: objects.JsonObject,
+    accepted: objects.JsonObject,
+    reason: str,
+    message: str,
+    *,
+    established: bool,
 ) -> None:
     """Set, in place, the conditions of a definition with names that are not accepted.
 
@@ -93,7 +98,7 @@ def refuse_names(
         message: The message of that condition.
         established: Whether the definition is served, under names that were accepted before.
     """
-    now = timestamp()
+    now = objects.timestamp()
     served = _established(obj)
     if served is None or not established:
         text = "not all names are accepted"
@@ -106,35 +111,35 @@ def refuse_names(
     }
 
 
-def accept_names(obj: JsonObject) -> None:
+def accept_names(obj: objects.JsonObject) -> None:
     """Set, in place, the conditions of a definition whose names are all accepted."""
-    stored = dig(obj, "status", "storedVersions")
-    obj["status"] = _status_for(obj, timestamp())
+    stored = objects.dig(obj, "status", "storedVersions")
+    obj["status"] = _status_for(obj, objects.timestamp())
     if stored:
         obj["status"]["storedVersions"] = stored
 
 
-def is_established(obj: JsonObject) -> bool:
+def is_established(obj: objects.JsonObject) -> bool:
     """Return whether the definition has been established."""
     found = _established(obj)
     return found is not None and found["status"] == "True"
 
 
-def _established(obj: JsonObject) -> JsonObject | None:
-    conditions = dig(obj, "status", "conditions", default=())
+def _established(obj: objects.JsonObject) -> objects.JsonObject | None:
+    conditions = objects.dig(obj, "status", "conditions", default=())
     return next((c for c in conditions if c.get("type") == "Established"), None)
 
 
 def _condition(
     kind: str, reason: str, message: str, now: str, *, status: str = "True"
-) -> JsonObject:
+) -> objects.JsonObject:
     return {
         "type": kind, "status": status, "lastTransitionTime": now,
         "reason": reason, "message": message,
     }  # fmt: skip
 
 
-def _status_for(obj: JsonObject, now: str) -> JsonObject:
+def _status_for(obj: objects.JsonObject, now: str) -> objects.JsonObject:
     accepted = "the initial names have been accepted"
     return {
         "conditions": [
@@ -146,19 +151,19 @@ def _status_for(obj: JsonObject, now: str) -> JsonObject:
     }
 
 
-def _storage_version(obj: JsonObject) -> str:
+def _storage_version(obj: objects.JsonObject) -> str:
     versions = obj["spec"].get("versions") or []
     return next((v["name"] for v in versions if v.get("storage")), "")
 
 
-def _validate(obj: JsonObject) -> list[statuses.FieldError]:
+def _validate(obj: objects.JsonObject) -> list[statuses.FieldError]:
     spec = obj["spec"]
     names = spec["names"]
     errors = []
     plural, group = names.get("plural") or "", spec.get("group") or ""
-    if meta(obj).get("name") != f"{plural}.{group}":
+    if objects.meta(obj).get("name") != f"{plural}.{group}":
         text = 'must be spec.names.plural+"."+spec.group'
-        errors.append(statuses.invalid_value("metadata.name", meta(obj).get("name"), text))
+        errors.append(statuses.invalid_value("metadata.name", objects.meta(obj).get("name"), text))
     for field, value in (("spec.group", group), ("spec.names.plural", plural)):
         if not value:
             errors.append(statuses.required(field))
@@ -173,7 +178,7 @@ def _validate(obj: JsonObject) -> list[statuses.FieldError]:
     return errors + _version_errors(spec.get("versions") or []) + _stored_errors(obj)
 
 
-def _name_errors(names: JsonObject) -> list[statuses.FieldError]:
+def _name_errors(names: objects.JsonObject) -> list[statuses.FieldError]:
     errors = []
     for field in ("plural", "singular"):
         name = names.get(field) or ""
@@ -188,7 +193,7 @@ def _name_errors(names: JsonObject) -> list[statuses.FieldError]:
     return errors
 
 
-def _version_errors(versions: list[JsonObject]) -> list[statuses.FieldError]:
+def _version_errors(versions: list[objects.JsonObject]) -> list[statuses.FieldError]:
     errors: list[statuses.FieldError] = []
     if sum(bool(version.get("storage")) for version in versions) != 1:
         text = "must have exactly one version marked as storage version"
@@ -206,7 +211,7 @@ def _version_errors(versions: list[JsonObject]) -> list[statuses.FieldError]:
         if version.get("name") in seen:
             errors.append(statuses.duplicate(f"{at}.name", version.get("name")))
         seen.add(version.get("name") or "")
-        schema = dig(version, "schema", "openAPIV3Schema")
+        schema = objects.dig(version, "schema", "openAPIV3Schema")
         if schema is None:
             errors.append(statuses.required(f"{at}.schema.openAPIV3Schema"))
         else:
@@ -220,11 +225,11 @@ def _version_errors(versions: list[JsonObject]) -> list[statuses.FieldError]:
     return errors
 
 
-def _stored_errors(obj: JsonObject) -> list[statuses.FieldError]:
+def _stored_errors(obj: objects.JsonObject) -> list[statuses.FieldError]:
     """Refuse to remove a version in which objects are, or may still be, stored."""
     versions = obj["spec"].get("versions") or []
     named = {version.get("name") for version in versions}
-    listed = dig(obj, "status", "storedVersions", default=()) or ()
+    listed = objects.dig(obj, "status", "storedVersions", default=()) or ()
     unlisted = [
         statuses.invalid_value(
             "status.storedVersions", list(listed), f"must have the storage version {each['name']}"
@@ -245,7 +250,7 @@ def _stored_errors(obj: JsonObject) -> list[statuses.FieldError]:
     ]
 
 
-DEFINITION: Final = Strategy(
+DEFINITION: Final = kinds.Strategy(
     generation=True,
     unconditional_update=False,
     default=_default,
@@ -255,7 +260,7 @@ DEFINITION: Final = Strategy(
 )
 
 
-def schema_errors(schema: JsonObject, at: str) -> list[statuses.FieldError]:
+def schema_errors(schema: objects.JsonObject, at: str) -> list[statuses.FieldError]:
     """Return the errors of a version's schema; `at` is the schema's path in the definition."""
     errors: list[statuses.FieldError] = []
     if not schema.get("type"):
@@ -272,7 +277,7 @@ def schema_errors(schema: JsonObject, at: str) -> list[statuses.FieldError]:
 
 
 def selectable_errors(
-    fields: list[JsonObject], schema: JsonObject, at: str
+    fields: list[objects.JsonObject], schema: objects.JsonObject, at: str
 ) -> list[statuses.FieldError]:
     """Return the errors of the `selectableFields` of a version."""
     errors: list[statuses.FieldError] = []
@@ -296,7 +301,7 @@ def _forbidden(at: str, text: str) -> statuses.FieldError:
     return statuses.FieldError("FieldValueForbidden", at, f"Forbidden: {text}")
 
 
-def _structural_errors(schema: JsonObject, at: str) -> list[statuses.FieldError]:
+def _structural_errors(schema: objects.JsonObject, at: str) -> list[statuses.FieldError]:
     """Check that a schema is structural: every node has a type, and there are no references."""
     errors = _rule_errors(schema, at)
     for keyword in _FORBIDDEN_KEYWORDS:
@@ -321,7 +326,7 @@ def _structural_errors(schema: JsonObject, at: str) -> list[statuses.FieldError]
     return errors
 
 
-def _junctor_errors(schema: JsonObject, at: str) -> Iterator[statuses.FieldError]:
+def _junctor_errors(schema: objects.JsonObject, at: str) -> Iterator[statuses.FieldError]:
     """Check the schemas below `allOf`, `anyOf`, `oneOf` and `not`, which may not add structure."""
     for junctor in _JUNCTORS:
         if _is_int_or_string(schema, junctor):
@@ -332,7 +337,7 @@ def _junctor_errors(schema: JsonObject, at: str) -> Iterator[statuses.FieldError
         yield from _nested_errors(schema["not"], f"{at}.not")
 
 
-def _is_int_or_string(schema: JsonObject, junctor: str) -> bool:
+def _is_int_or_string(schema: objects.JsonObject, junctor: str) -> bool:
     """Return whether the keyword lists the two types of an int-or-string field."""
     if not schema.get("x-kubernetes-int-or-string"):
         return False
@@ -341,7 +346,7 @@ def _is_int_or_string(schema: JsonObject, junctor: str) -> bool:
     return found == _INT_OR_STRING
 
 
-def _nested_errors(schema: JsonObject, at: str) -> Iterator[statuses.FieldError]:
+def _nested_errors(schema: objects.JsonObject, at: str) -> Iterator[statuses.FieldError]:
     for keyword, wanted in _NOT_IN_JUNCTORS.items():
         if schema.get(keyword):
             yield _forbidden(f"{at}.{keyword}", f"must be {wanted} to be structural")
@@ -352,7 +357,7 @@ def _nested_errors(schema: JsonObject, at: str) -> Iterator[statuses.FieldError]
     yield from _junctor_errors(schema, at)
 
 
-def _rule_errors(schema: JsonObject, at: str) -> list[statuses.FieldError]:
+def _rule_errors(schema: objects.JsonObject, at: str) -> list[statuses.FieldError]:
     errors: list[statuses.FieldError] = []
     for index, rule in enumerate(schema.get("x-kubernetes-validations") or []):
         field = f"{at}.x-kubernetes-validations[{index}]"
@@ -367,17 +372,17 @@ def _rule_errors(schema: JsonObject, at: str) -> list[statuses.FieldError]:
             errors.append(
                 statuses.invalid_value(f"{field}.fieldPath", path, "must be a valid path")
             )
-        if rule.get("optionalOldSelf") is not None and not uses_old_self(rule["rule"]):
+        if rule.get("optionalOldSelf") is not None and not cel.uses_old_self(rule["rule"]):
             text = "may not be set if oldSelf is not used in rule"
             shown = rule["optionalOldSelf"]
             errors.append(statuses.invalid_value(f"{field}.optionalOldSelf", shown, text))
-        if fault := compile_error(rule["rule"]):
+        if fault := cel.compile_error(rule["rule"]):
             text = f"compilation failed: {fault}"
             errors.append(statuses.invalid_value(f"{field}.rule", _go_rule(rule), text))
     return errors
 
 
-def _message_errors(rule: JsonObject, at: str) -> list[statuses.FieldError]:
+def _message_errors(rule: objects.JsonObject, at: str) -> list[statuses.FieldError]:
     message = rule.get("message")
     errors = []
     if message and not message.strip():
@@ -392,13 +397,13 @@ def _message_errors(rule: JsonObject, at: str) -> list[statuses.FieldError]:
         text = "message must be specified if rule contains line breaks"
         errors.append(statuses.required(f"{at}.message", text))
     expression = rule.get("messageExpression")
-    if expression and (fault := compile_error(expression)):
+    if expression and (fault := cel.compile_error(expression)):
         text = f"messageExpression compilation failed: {fault}"
         errors.append(statuses.invalid_value(f"{at}.messageExpression", _go_rule(rule), text))
     return errors
 
 
-def _path_exists(path: str, schema: JsonObject) -> bool:
+def _path_exists(path: str, schema: objects.JsonObject) -> bool:
     """Return whether the schema has the field of a path such as `.a.b`."""
     for step in path.removeprefix(".").split("."):
         found = (schema.get("properties") or {}).get(step) or schema.get("additionalProperties")
@@ -408,7 +413,7 @@ def _path_exists(path: str, schema: JsonObject) -> bool:
     return True
 
 
-def _go_rule(rule: JsonObject) -> JsonObject:
+def _go_rule(rule: objects.JsonObject) -> objects.JsonObject:
     """Return a validation rule as Go prints it."""
     return {
         "Rule": rule["rule"],

@@ -8,10 +8,8 @@ import re
 from dataclasses import replace
 from typing import Final
 
+from navarchos.testing.apiserver import kinds, names, objects
 from navarchos.testing.apiserver import status as statuses
-from navarchos.testing.apiserver.kinds import Conversion, Strategy
-from navarchos.testing.apiserver.names import validate_qualified_name
-from navarchos.testing.apiserver.objects import JsonObject, JsonValue, dig, meta
 
 __all__ = [
     "BUDGET",
@@ -49,14 +47,14 @@ _TO_NEW: Final = dict(_RENAMED)
 _TO_CORE: Final = {new: old for old, new in _RENAMED}
 
 
-def _default_budget(budget: JsonObject) -> None:
+def _default_budget(budget: objects.JsonObject) -> None:
     budget.setdefault("spec", {})
     status = budget.setdefault("status", {})
     for counter in ("disruptionsAllowed", "currentHealthy", "desiredHealthy", "expectedPods"):
         status.setdefault(counter, 0)
 
 
-def _validate_budget(budget: JsonObject) -> list[statuses.FieldError]:
+def _validate_budget(budget: objects.JsonObject) -> list[statuses.FieldError]:
     spec = budget["spec"]
     errors = []
     if spec.get("minAvailable") is not None and spec.get("maxUnavailable") is not None:
@@ -73,7 +71,7 @@ def _validate_budget(budget: JsonObject) -> list[statuses.FieldError]:
     return errors
 
 
-def _amount_errors(field: str, value: JsonValue) -> list[statuses.FieldError]:
+def _amount_errors(field: str, value: objects.JsonValue) -> list[statuses.FieldError]:
     if isinstance(value, int) and value < 0:
         return [statuses.invalid_value(field, value, "must be greater than or equal to 0")]
     if isinstance(value, str) and not _PERCENT.fullmatch(value):
@@ -83,16 +81,16 @@ def _amount_errors(field: str, value: JsonValue) -> list[statuses.FieldError]:
     return []
 
 
-BUDGET: Final = Strategy(
+BUDGET: Final = kinds.Strategy(
     generation=True, unconditional_update=False, default=_default_budget, validate=_validate_budget
 )
 
 
-def _default_lease(lease: JsonObject) -> None:
+def _default_lease(lease: objects.JsonObject) -> None:
     lease.setdefault("spec", {})
 
 
-def _validate_lease(lease: JsonObject) -> list[statuses.FieldError]:
+def _validate_lease(lease: objects.JsonObject) -> list[statuses.FieldError]:
     spec = lease["spec"]
     errors = []
     duration = spec.get("leaseDurationSeconds")
@@ -107,7 +105,7 @@ def _validate_lease(lease: JsonObject) -> list[statuses.FieldError]:
     return errors
 
 
-LEASE: Final = Strategy(
+LEASE: Final = kinds.Strategy(
     unconditional_update=False,
     create_on_update=True,
     default=_default_lease,
@@ -115,16 +113,16 @@ LEASE: Final = Strategy(
 )
 
 
-def _decode(event: JsonObject) -> JsonObject:
+def _decode(event: objects.JsonObject) -> objects.JsonObject:
     return {_TO_CORE.get(key, key): value for key, value in event.items()}
 
 
-def _encode(event: JsonObject) -> JsonObject:
+def _encode(event: objects.JsonObject) -> objects.JsonObject:
     renamed = {_TO_NEW.get(key, key): value for key, value in event.items()}
     return {**renamed, "apiVersion": "events.k8s.io/v1"}
 
 
-def _default_event(event: JsonObject) -> None:
+def _default_event(event: objects.JsonObject) -> None:
     event.setdefault("involvedObject", {})
     event.setdefault("source", {})
     for field in ("firstTimestamp", "lastTimestamp", "eventTime"):
@@ -133,11 +131,11 @@ def _default_event(event: JsonObject) -> None:
     event.setdefault("reportingInstance", "")
 
 
-def _validate_event(event: JsonObject) -> list[statuses.FieldError]:
+def _validate_event(event: objects.JsonObject) -> list[statuses.FieldError]:
     """Check an event of either group; one with an `eventTime` must meet more rules."""
     errors = []
-    involved = dig(event, "involvedObject", "namespace", default="")
-    namespace = meta(event).get("namespace")
+    involved = objects.dig(event, "involvedObject", "namespace", default="")
+    namespace = objects.meta(event).get("namespace")
     dated = event.get("eventTime") is not None
     fits = involved == namespace or dated
     if not involved:
@@ -148,14 +146,14 @@ def _validate_event(event: JsonObject) -> list[statuses.FieldError]:
     return errors + (_reporting_errors(event) if dated else [])
 
 
-def _reporting_errors(event: JsonObject) -> list[statuses.FieldError]:
+def _reporting_errors(event: objects.JsonObject) -> list[statuses.FieldError]:
     errors = []
     controller = event.get("reportingComponent") or ""
     if not controller:
         errors.append(statuses.required("reportingComponent"))
     errors += [
         statuses.invalid_value("reportingComponent", controller, why)
-        for why in validate_qualified_name(controller)
+        for why in names.validate_qualified_name(controller)
     ]
     for field, limit in _LIMITS.items():
         given = event.get(field) or ""
@@ -166,7 +164,7 @@ def _reporting_errors(event: JsonObject) -> list[statuses.FieldError]:
     return errors
 
 
-def _validate_new(event: JsonObject) -> list[statuses.FieldError]:
+def _validate_new(event: objects.JsonObject) -> list[statuses.FieldError]:
     """Check a new event of events.k8s.io."""
     errors = _series_errors(event)
     if event.get("eventTime") is None:
@@ -181,7 +179,7 @@ def _validate_new(event: JsonObject) -> list[statuses.FieldError]:
     ]
 
 
-def _validate_change(new: JsonObject, old: JsonObject) -> list[statuses.FieldError]:
+def _validate_change(new: objects.JsonObject, old: objects.JsonObject) -> list[statuses.FieldError]:
     """Check a change through events.k8s.io: only metadata and the series may change."""
     errors = [] if new.get("series") == old.get("series") else _series_errors(new)
     return errors + [
@@ -191,7 +189,7 @@ def _validate_change(new: JsonObject, old: JsonObject) -> list[statuses.FieldErr
     ]
 
 
-def _series_errors(event: JsonObject) -> list[statuses.FieldError]:
+def _series_errors(event: objects.JsonObject) -> list[statuses.FieldError]:
     series, errors = event.get("series"), []
     if series is not None:
         if int(series.get("count") or 0) < 2:
@@ -201,20 +199,22 @@ def _series_errors(event: JsonObject) -> list[statuses.FieldError]:
     return errors
 
 
-EVENT: Final = Strategy(create_on_update=True, default=_default_event, validate=_validate_event)
+EVENT: Final = kinds.Strategy(
+    create_on_update=True, default=_default_event, validate=_validate_event
+)
 EVENTS_V1_EVENT: Final = replace(
     EVENT, validate_create=_validate_new, validate_update=_validate_change
 )
-EVENTS_CONVERSION: Final = Conversion(decode=_decode, encode=_encode)
+EVENTS_CONVERSION: Final = kinds.Conversion(decode=_decode, encode=_encode)
 
 
-def _default_class(obj: JsonObject) -> None:
+def _default_class(obj: objects.JsonObject) -> None:
     obj.setdefault("reclaimPolicy", "Delete")
     obj.setdefault("volumeBindingMode", "Immediate")
 
 
-STORAGE_CLASS: Final = Strategy(returns_deleted=True, default=_default_class)
-PRIORITY_CLASS: Final = Strategy(
+STORAGE_CLASS: Final = kinds.Strategy(returns_deleted=True, default=_default_class)
+PRIORITY_CLASS: Final = kinds.Strategy(
     generation=True,
     default=lambda obj: obj.setdefault("preemptionPolicy", "PreemptLowerPriority"),
 )

@@ -3,10 +3,9 @@
 from collections.abc import Iterator
 from typing import Final
 
+from navarchos.testing.apiserver import kinds, objects
 from navarchos.testing.apiserver import status as statuses
-from navarchos.testing.apiserver.kinds import Strategy
 from navarchos.testing.apiserver.names import dns_label, dns_subdomain, validate_labels
-from navarchos.testing.apiserver.objects import JsonObject, JsonValue, dig
 
 __all__ = ["POD", "default_pod_spec", "is_pod_ready", "validate_pod_spec"]
 
@@ -22,19 +21,19 @@ _UPDATE_REFUSED: Final = (
 _PROBES: Final = ("livenessProbe", "readinessProbe", "startupProbe")
 
 
-def is_pod_ready(pod: JsonObject) -> bool:
+def is_pod_ready(pod: objects.JsonObject) -> bool:
     """Return whether the condition `Ready` is true."""
-    conditions = dig(pod, "status", "conditions", default=[])
+    conditions = objects.dig(pod, "status", "conditions", default=[])
     return any(c.get("type") == "Ready" and c.get("status") == "True" for c in conditions)
 
 
-def _containers(spec: JsonObject) -> Iterator[tuple[str, JsonObject]]:
+def _containers(spec: objects.JsonObject) -> Iterator[tuple[str, objects.JsonObject]]:
     for field in ("initContainers", "containers", "ephemeralContainers"):
         for index, container in enumerate(spec.get(field) or []):
             yield f"{field}[{index}]", container
 
 
-def default_pod_spec(spec: JsonObject) -> None:
+def default_pod_spec(spec: objects.JsonObject) -> None:
     """Set the defaults of a pod or of a pod template."""
     spec.setdefault("restartPolicy", "Always")
     spec.setdefault("terminationGracePeriodSeconds", 30)
@@ -49,7 +48,7 @@ def default_pod_spec(spec: JsonObject) -> None:
         _default_volume(volume)
 
 
-def _default_container(container: JsonObject) -> None:
+def _default_container(container: objects.JsonObject) -> None:
     container.setdefault("resources", {})
     container.setdefault("terminationMessagePath", "/dev/termination-log")
     container.setdefault("terminationMessagePolicy", "File")
@@ -62,7 +61,7 @@ def _default_container(container: JsonObject) -> None:
     for probe in filter(None, (container.get(name) for name in _PROBES)):
         _default_probe(probe)
     for variable in container.get("env") or []:
-        reference = dig(variable, "valueFrom", "fieldRef")
+        reference = objects.dig(variable, "valueFrom", "fieldRef")
         if reference is not None:
             reference.setdefault("apiVersion", "v1")
 
@@ -73,7 +72,7 @@ def _pull_policy(image: str) -> str:
     return "Always" if latest else "IfNotPresent"
 
 
-def _default_probe(probe: JsonObject) -> None:
+def _default_probe(probe: objects.JsonObject) -> None:
     for name, value in (
         ("timeoutSeconds", 1),
         ("periodSeconds", 10),
@@ -86,7 +85,7 @@ def _default_probe(probe: JsonObject) -> None:
         probe["httpGet"].setdefault("scheme", "HTTP")
 
 
-def _default_volume(volume: JsonObject) -> None:
+def _default_volume(volume: objects.JsonObject) -> None:
     for source in ("secret", "configMap", "projected", "downwardAPI"):
         if isinstance(volume.get(source), dict):
             volume[source].setdefault("defaultMode", 420)
@@ -96,7 +95,7 @@ def _default_volume(volume: JsonObject) -> None:
         volume["emptyDir"] = {}
 
 
-def _default(pod: JsonObject) -> None:
+def _default(pod: objects.JsonObject) -> None:
     spec = pod.setdefault("spec", {})
     default_pod_spec(spec)
     spec.setdefault("enableServiceLinks", True)
@@ -104,14 +103,14 @@ def _default(pod: JsonObject) -> None:
     pod["status"].setdefault("qosClass", _quality(spec))
 
 
-def _prepare_create(pod: JsonObject) -> None:
+def _prepare_create(pod: objects.JsonObject) -> None:
     spec = pod["spec"]
     spec.setdefault("priority", 0)
     spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
     _tolerate_unreachable_nodes(spec)
 
 
-def _tolerate_unreachable_nodes(spec: JsonObject) -> None:
+def _tolerate_unreachable_nodes(spec: objects.JsonObject) -> None:
     """Add the tolerations of the admission plugin DefaultTolerationSeconds."""
     tolerations = spec.setdefault("tolerations", [])
     for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
@@ -125,14 +124,14 @@ def _tolerate_unreachable_nodes(spec: JsonObject) -> None:
         )
 
 
-def _quality(spec: JsonObject) -> str:
-    requests: list[tuple[JsonValue, JsonValue]] = []
+def _quality(spec: objects.JsonObject) -> str:
+    requests: list[tuple[objects.JsonValue, objects.JsonValue]] = []
     guaranteed = True
     for _, container in _containers(spec):
         resources = container.get("resources") or {}
         for name in ("cpu", "memory"):
-            request = dig(resources, "requests", name)
-            limit = dig(resources, "limits", name)
+            request = objects.dig(resources, "requests", name)
+            limit = objects.dig(resources, "limits", name)
             requests += [(request, limit)] if request or limit else []
             guaranteed = guaranteed and limit is not None and request == limit
     if not requests:
@@ -143,7 +142,7 @@ def _quality(spec: JsonObject) -> str:
 _PULL_POLICIES: Final = ("Always", "IfNotPresent", "Never")
 
 
-def validate_pod_spec(spec: JsonObject, path: str) -> list[statuses.FieldError]:
+def validate_pod_spec(spec: objects.JsonObject, path: str) -> list[statuses.FieldError]:
     """Return the errors of the spec of a pod or of a template; `path` is the spec's path."""
     errors = []
     containers = spec.get("containers") or []
@@ -175,7 +174,9 @@ def validate_pod_spec(spec: JsonObject, path: str) -> list[statuses.FieldError]:
     return errors + _volume_errors(spec, path)
 
 
-def _container_errors(container: JsonObject, at: str, names: set[str]) -> list[statuses.FieldError]:
+def _container_errors(
+    container: objects.JsonObject, at: str, names: set[str]
+) -> list[statuses.FieldError]:
     errors = []
     name = container.get("name") or ""
     if not name:
@@ -202,7 +203,7 @@ def _container_errors(container: JsonObject, at: str, names: set[str]) -> list[s
     return errors
 
 
-def _volume_errors(spec: JsonObject, path: str) -> list[statuses.FieldError]:
+def _volume_errors(spec: objects.JsonObject, path: str) -> list[statuses.FieldError]:
     errors = []
     names: set[str] = set()
     for index, volume in enumerate(spec.get("volumes") or []):
@@ -222,17 +223,17 @@ def _volume_errors(spec: JsonObject, path: str) -> list[statuses.FieldError]:
     return errors
 
 
-def _validate(pod: JsonObject) -> list[statuses.FieldError]:
+def _validate(pod: objects.JsonObject) -> list[statuses.FieldError]:
     return validate_pod_spec(pod.get("spec") or {}, "spec")
 
 
-def _validate_update(new: JsonObject, old: JsonObject) -> list[statuses.FieldError]:
+def _validate_update(new: objects.JsonObject, old: objects.JsonObject) -> list[statuses.FieldError]:
     if _frozen_part(new["spec"]) == _frozen_part(old["spec"]):
         return []
     return [statuses.forbidden_field("spec", _UPDATE_REFUSED)]
 
 
-def _frozen_part(spec: JsonObject) -> JsonObject:
+def _frozen_part(spec: objects.JsonObject) -> objects.JsonObject:
     kept = {k: v for k, v in spec.items() if k not in _MUTABLE_SPEC}
     for field in ("containers", "initContainers"):
         if kept.get(field):
@@ -240,13 +241,13 @@ def _frozen_part(spec: JsonObject) -> JsonObject:
     return kept
 
 
-def _prepare_update(new: JsonObject, old: JsonObject) -> None:
+def _prepare_update(new: objects.JsonObject, old: objects.JsonObject) -> None:
     # The quality of service is decided when a pod is created, and does not change.
     if "qosClass" in (old.get("status") or {}):
         new.setdefault("status", {})["qosClass"] = old["status"]["qosClass"]
 
 
-POD: Final = Strategy(
+POD: Final = kinds.Strategy(
     generation=True,
     status_metadata=("labels", "annotations", "finalizers"),
     returns_deleted=True,

@@ -3,10 +3,9 @@
 from collections.abc import Callable, Iterator
 from typing import Final
 
+from navarchos.testing.apiserver import names, objects
 from navarchos.testing.apiserver import status as statuses
 from navarchos.testing.apiserver.kinds import Strategy
-from navarchos.testing.apiserver.names import dns_subdomain, path_segment
-from navarchos.testing.apiserver.objects import JsonObject
 
 __all__ = ["CLUSTER_BINDING", "CLUSTER_ROLE", "ROLE", "ROLE_BINDING"]
 
@@ -14,23 +13,25 @@ _GROUP: Final = "rbac.authorization.k8s.io"
 _SUBJECTS: Final = ("ServiceAccount", "User", "Group")
 
 
-def _write_null_rules(role: JsonObject) -> None:
+def _write_null_rules(role: objects.JsonObject) -> None:
     """Write `rules: null` for a role without rules."""
     role.setdefault("rules", None)
 
 
-def _write_null_rules_on_update(role: JsonObject, _old: JsonObject) -> None:
+def _write_null_rules_on_update(role: objects.JsonObject, _old: objects.JsonObject) -> None:
     _write_null_rules(role)
 
 
-def _role_errors(role: JsonObject, *, namespaced: bool) -> list[statuses.FieldError]:
+def _role_errors(role: objects.JsonObject, *, namespaced: bool) -> list[statuses.FieldError]:
     errors: list[statuses.FieldError] = []
     for index, rule in enumerate(role.get("rules") or ()):
         errors += _rule_errors(rule, f"rules[{index}]", namespaced=namespaced)
     return errors
 
 
-def _rule_errors(rule: JsonObject, at: str, *, namespaced: bool) -> Iterator[statuses.FieldError]:
+def _rule_errors(
+    rule: objects.JsonObject, at: str, *, namespaced: bool
+) -> Iterator[statuses.FieldError]:
     if not rule.get("verbs"):
         yield statuses.required(f"{at}.verbs", "verbs must contain at least one value")
     urls = rule.get("nonResourceURLs")
@@ -53,7 +54,7 @@ def _rule_errors(rule: JsonObject, at: str, *, namespaced: bool) -> Iterator[sta
         )
 
 
-def _cluster_role_errors(role: JsonObject) -> list[statuses.FieldError]:
+def _cluster_role_errors(role: objects.JsonObject) -> list[statuses.FieldError]:
     errors = _role_errors(role, namespaced=False)
     rule = role.get("aggregationRule")
     if rule is not None and not rule.get("clusterRoleSelectors"):
@@ -62,7 +63,7 @@ def _cluster_role_errors(role: JsonObject) -> list[statuses.FieldError]:
     return errors
 
 
-def _default_binding(binding: JsonObject) -> None:
+def _default_binding(binding: objects.JsonObject) -> None:
     role = binding.get("roleRef")
     if isinstance(role, dict) and not role.get("apiGroup"):
         role["apiGroup"] = _GROUP
@@ -71,7 +72,7 @@ def _default_binding(binding: JsonObject) -> None:
             subject["apiGroup"] = _GROUP
 
 
-def _binding_errors(binding: JsonObject, *, namespaced: bool) -> list[statuses.FieldError]:
+def _binding_errors(binding: objects.JsonObject, *, namespaced: bool) -> list[statuses.FieldError]:
     kinds = ("Role", "ClusterRole") if namespaced else ("ClusterRole",)
     reference = binding.get("roleRef") or {}
     errors = []
@@ -85,14 +86,16 @@ def _binding_errors(binding: JsonObject, *, namespaced: bool) -> list[statuses.F
     name = reference.get("name") or ""
     if not name:
         errors.append(statuses.required("roleRef.name"))
-    errors += [statuses.invalid_value("roleRef.name", name, why) for why in path_segment(name)]
+    errors += [
+        statuses.invalid_value("roleRef.name", name, why) for why in names.path_segment(name)
+    ]
     for index, subject in enumerate(binding.get("subjects") or ()):
         errors += _subject_errors(subject, f"subjects[{index}]", namespaced=namespaced)
     return errors
 
 
 def _subject_errors(
-    subject: JsonObject, at: str, *, namespaced: bool
+    subject: objects.JsonObject, at: str, *, namespaced: bool
 ) -> Iterator[statuses.FieldError]:
     name, kind = subject.get("name") or "", subject.get("kind") or ""
     if not name:
@@ -105,13 +108,15 @@ def _subject_errors(
         yield statuses.unsupported_value(f"{at}.apiGroup", subject.get("apiGroup") or "", (group,))
     if kind != "ServiceAccount":
         return
-    for why in dns_subdomain(name) if name else ():
+    for why in names.dns_subdomain(name) if name else ():
         yield statuses.invalid_value(f"{at}.name", name, why)
     if not namespaced and not subject.get("namespace"):
         yield statuses.required(f"{at}.namespace")
 
 
-def _role_change_errors(new: JsonObject, old: JsonObject) -> list[statuses.FieldError]:
+def _role_change_errors(
+    new: objects.JsonObject, old: objects.JsonObject
+) -> list[statuses.FieldError]:
     if new.get("roleRef") == old.get("roleRef"):
         return []
     shown = {
@@ -121,18 +126,18 @@ def _role_change_errors(new: JsonObject, old: JsonObject) -> list[statuses.Field
     return [statuses.invalid_value("roleRef", shown, "cannot change roleRef")]
 
 
-def _binding(check: Callable[[JsonObject], list[statuses.FieldError]]) -> Strategy:
+def _binding(check: Callable[[objects.JsonObject], list[statuses.FieldError]]) -> Strategy:
     return Strategy(
-        name_rule=path_segment,
+        name_rule=names.path_segment,
         default=_default_binding,
         validate=check,
         validate_update=_role_change_errors,
     )
 
 
-def _role(check: Callable[[JsonObject], list[statuses.FieldError]]) -> Strategy:
+def _role(check: Callable[[objects.JsonObject], list[statuses.FieldError]]) -> Strategy:
     return Strategy(
-        name_rule=path_segment,
+        name_rule=names.path_segment,
         prepare_create=_write_null_rules,
         prepare_update=_write_null_rules_on_update,
         validate=check,

@@ -4,11 +4,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
+from navarchos.testing.apiserver import kinds, objects, selectors
 from navarchos.testing.apiserver import status as statuses
 from navarchos.testing.apiserver.builtin.pods import default_pod_spec, validate_pod_spec
-from navarchos.testing.apiserver.kinds import Strategy
-from navarchos.testing.apiserver.objects import JsonObject, dig, meta
-from navarchos.testing.apiserver.selectors import label_selector_matches
 
 __all__ = ["CRON_JOB", "DAEMON_SET", "DEPLOYMENT", "JOB", "REPLICA_SET", "STATEFUL_SET"]
 
@@ -16,13 +14,13 @@ _TEMPLATE_GENERATION: Final = "deprecated.daemonset.template.generation"
 _WORKLOAD_STATUS_METADATA: Final = ("annotations", "finalizers")
 
 
-def _default_template(spec: JsonObject) -> None:
+def _default_template(spec: objects.JsonObject) -> None:
     template = spec.setdefault("template", {})
     template.setdefault("metadata", {})
     default_pod_spec(template.setdefault("spec", {}))
 
 
-def _default_deployment(obj: JsonObject) -> None:
+def _default_deployment(obj: objects.JsonObject) -> None:
     spec = obj.setdefault("spec", {})
     spec.setdefault("replicas", 1)
     strategy = spec.setdefault("strategy", {})
@@ -36,14 +34,14 @@ def _default_deployment(obj: JsonObject) -> None:
     obj.setdefault("status", {})
 
 
-def _default_replica_set(obj: JsonObject) -> None:
+def _default_replica_set(obj: objects.JsonObject) -> None:
     spec = obj.setdefault("spec", {})
     spec.setdefault("replicas", 1)
     _default_template(spec)
     obj.setdefault("status", {"replicas": 0})
 
 
-def _default_stateful_set(obj: JsonObject) -> None:
+def _default_stateful_set(obj: objects.JsonObject) -> None:
     spec = obj.setdefault("spec", {})
     spec.setdefault("replicas", 1)
     spec.setdefault("podManagementPolicy", "OrderedReady")
@@ -58,7 +56,7 @@ def _default_stateful_set(obj: JsonObject) -> None:
     obj.setdefault("status", {"replicas": 0, "availableReplicas": 0})
 
 
-def _default_daemon_set(obj: JsonObject) -> None:
+def _default_daemon_set(obj: objects.JsonObject) -> None:
     spec = obj.setdefault("spec", {})
     update = spec.setdefault("updateStrategy", {})
     if update.setdefault("type", "RollingUpdate") == "RollingUpdate":
@@ -71,18 +69,18 @@ def _default_daemon_set(obj: JsonObject) -> None:
     obj.setdefault("status", dict.fromkeys((*counters, "numberReady"), 0))
 
 
-def _begin_template_generation(obj: JsonObject) -> None:
+def _begin_template_generation(obj: objects.JsonObject) -> None:
     obj["metadata"].setdefault("annotations", {})[_TEMPLATE_GENERATION] = "1"
 
 
-def _count_template_generation(new: JsonObject, old: JsonObject) -> None:
-    now = int(dig(old, "metadata", "annotations", _TEMPLATE_GENERATION, default=1))
+def _count_template_generation(new: objects.JsonObject, old: objects.JsonObject) -> None:
+    now = int(objects.dig(old, "metadata", "annotations", _TEMPLATE_GENERATION, default=1))
     changed = new["spec"].get("template") != old["spec"].get("template")
     annotations = new["metadata"].setdefault("annotations", {})
     annotations[_TEMPLATE_GENERATION] = str(now + changed)
 
 
-def _default_job_spec(spec: JsonObject) -> None:
+def _default_job_spec(spec: objects.JsonObject) -> None:
     if spec.get("completions") is None and spec.get("parallelism") is None:
         spec["completions"] = 1
     spec.setdefault("parallelism", 1)
@@ -96,25 +94,25 @@ def _default_job_spec(spec: JsonObject) -> None:
     default_pod_spec(template.setdefault("spec", {}))
 
 
-def _default_job(obj: JsonObject) -> None:
+def _default_job(obj: objects.JsonObject) -> None:
     _default_job_spec(obj.setdefault("spec", {}))
     labels = obj["spec"]["template"]["metadata"].get("labels")
-    if labels and not meta(obj).get("labels"):
+    if labels and not objects.meta(obj).get("labels"):
         obj["metadata"]["labels"] = (
             labels  # upstream shares one map between both, which shows in later changes
         )
     obj.setdefault("status", {})
 
 
-def _select_own_pods(obj: JsonObject) -> None:
+def _select_own_pods(obj: objects.JsonObject) -> None:
     """Set the selector and the labels that upstream generates for a new job."""
     spec = obj["spec"]
     if spec.get("manualSelector"):
         return
-    uid = meta(obj)["uid"]
-    name = meta(obj).get("name") or ""
+    uid = objects.meta(obj)["uid"]
+    name = objects.meta(obj).get("name") or ""
     labels = spec["template"]["metadata"].setdefault("labels", {})
-    if not meta(obj).get("labels"):
+    if not objects.meta(obj).get("labels"):
         obj["metadata"]["labels"] = labels
     labels.update(
         {
@@ -127,18 +125,18 @@ def _select_own_pods(obj: JsonObject) -> None:
     spec["selector"] = {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}
 
 
-def _default_cron_job(obj: JsonObject) -> None:
+def _default_cron_job(obj: objects.JsonObject) -> None:
     spec = obj.setdefault("spec", {})
     spec.setdefault("concurrencyPolicy", "Allow")
     spec.setdefault("suspend", False)
     spec.setdefault("successfulJobsHistoryLimit", 3)
     spec.setdefault("failedJobsHistoryLimit", 1)
-    if isinstance(dig(spec, "jobTemplate", "spec", "template", "spec"), dict):
+    if isinstance(objects.dig(spec, "jobTemplate", "spec", "template", "spec"), dict):
         default_pod_spec(spec["jobTemplate"]["spec"]["template"]["spec"])
     obj.setdefault("status", {})
 
 
-def _selector_errors(obj: JsonObject) -> list[statuses.FieldError]:
+def _selector_errors(obj: objects.JsonObject) -> list[statuses.FieldError]:
     spec = obj.get("spec") or {}
     selector = spec.get("selector")
     errors: list[statuses.FieldError] = []
@@ -151,32 +149,32 @@ def _selector_errors(obj: JsonObject) -> list[statuses.FieldError]:
     elif not selector.get("matchLabels") and not selector.get("matchExpressions"):
         text = "empty selector is invalid for deployment"
         errors.append(statuses.invalid_value("spec.selector", selector, text))
-    labels = dig(spec, "template", "metadata", "labels", default={})
+    labels = objects.dig(spec, "template", "metadata", "labels", default={})
     try:
-        if not label_selector_matches(selector, labels):
+        if not selectors.label_selector_matches(selector, labels):
             text = "`selector` does not match template `labels`"
             errors.append(statuses.invalid_value("spec.template.metadata.labels", labels, text))
     except ValueError as error:
         errors.append(statuses.invalid_value("spec.selector", selector, str(error)))
     return errors + validate_pod_spec(
-        dig(spec, "template", "spec", default={}), "spec.template.spec"
+        objects.dig(spec, "template", "spec", default={}), "spec.template.spec"
     )
 
 
-def _validate_long_running(obj: JsonObject) -> list[statuses.FieldError]:
+def _validate_long_running(obj: objects.JsonObject) -> list[statuses.FieldError]:
     errors = _selector_errors(obj)
-    policy = dig(obj, "spec", "template", "spec", "restartPolicy")
+    policy = objects.dig(obj, "spec", "template", "spec", "restartPolicy")
     if policy not in {"Always", None}:
         field = "spec.template.spec.restartPolicy"
         errors.append(statuses.unsupported_value(field, policy, ("Always",)))
     return errors
 
 
-def _validate_job(obj: JsonObject) -> list[statuses.FieldError]:
+def _validate_job(obj: objects.JsonObject) -> list[statuses.FieldError]:
     spec = obj.get("spec") or {}
     path = "spec.template.spec"
-    errors = validate_pod_spec(dig(spec, "template", "spec", default={}), path)
-    policy = dig(spec, "template", "spec", "restartPolicy")
+    errors = validate_pod_spec(objects.dig(spec, "template", "spec", default={}), path)
+    policy = objects.dig(spec, "template", "spec", "restartPolicy")
     if policy == "Always":
         errors.append(
             statuses.required(f"{path}.restartPolicy", 'valid values: "OnFailure", "Never"')
@@ -184,26 +182,28 @@ def _validate_job(obj: JsonObject) -> list[statuses.FieldError]:
     return errors
 
 
-def _validate_cron_job(obj: JsonObject) -> list[statuses.FieldError]:
-    return [] if dig(obj, "spec", "schedule") else [statuses.required("spec.schedule")]
+def _validate_cron_job(obj: objects.JsonObject) -> list[statuses.FieldError]:
+    return [] if objects.dig(obj, "spec", "schedule") else [statuses.required("spec.schedule")]
 
 
-def _immutable(*paths: str) -> Callable[[JsonObject, JsonObject], list[statuses.FieldError]]:
-    def check(new: JsonObject, old: JsonObject) -> list[statuses.FieldError]:
+def _immutable(
+    *paths: str,
+) -> Callable[[objects.JsonObject, objects.JsonObject], list[statuses.FieldError]]:
+    def check(new: objects.JsonObject, old: objects.JsonObject) -> list[statuses.FieldError]:
         return [
-            statuses.invalid_value(path, dig(new, *path.split(".")), "field is immutable")
+            statuses.invalid_value(path, objects.dig(new, *path.split(".")), "field is immutable")
             for path in paths
-            if dig(new, *path.split(".")) != dig(old, *path.split("."))
+            if objects.dig(new, *path.split(".")) != objects.dig(old, *path.split("."))
         ]
 
     return check
 
 
 def _workload(
-    default: Callable[[JsonObject], None],
+    default: Callable[[objects.JsonObject], None],
     *immutable: str,
-) -> Strategy:
-    return Strategy(
+) -> kinds.Strategy:
+    return kinds.Strategy(
         generation=True,
         default=default,
         validate=_validate_long_running,
@@ -223,7 +223,7 @@ DAEMON_SET: Final = replace(
     prepare_create=_begin_template_generation,
     prepare_update=_count_template_generation,
 )
-JOB: Final = Strategy(
+JOB: Final = kinds.Strategy(
     generation=True,
     orphans=True,
     default=_default_job,
@@ -231,4 +231,6 @@ JOB: Final = Strategy(
     validate=_validate_job,
     validate_update=_immutable("spec.selector", "spec.completionMode", "spec.template"),
 )
-CRON_JOB: Final = Strategy(generation=True, default=_default_cron_job, validate=_validate_cron_job)
+CRON_JOB: Final = kinds.Strategy(
+    generation=True, default=_default_cron_job, validate=_validate_cron_job
+)

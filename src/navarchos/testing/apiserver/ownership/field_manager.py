@@ -10,9 +10,8 @@ version of the request.
 from collections.abc import Callable
 from typing import Final, NamedTuple
 
-from navarchos.testing.apiserver.bodies import WriteOptions
+from navarchos.testing.apiserver import bodies, objects
 from navarchos.testing.apiserver.kinds import Kind, Kinds
-from navarchos.testing.apiserver.objects import JsonObject, meta, timestamp
 from navarchos.testing.apiserver.ownership import fieldsets, managed_fields, typed_values
 
 __all__ = [
@@ -78,7 +77,7 @@ class FieldWrite(NamedTuple):
     @property
     def time(self) -> str:
         """The time of the write; upstream gives a write through `scale` no time."""
-        return "" if self.subresource == "scale" else timestamp()
+        return "" if self.subresource == "scale" else objects.timestamp()
 
     @property
     def resets(self) -> fieldsets.FieldSet:
@@ -109,15 +108,15 @@ class FieldWrite(NamedTuple):
 class ApplyResult(NamedTuple):
     """The result of an apply; `obj` is `None` if the object does not change."""
 
-    obj: JsonObject | None
+    obj: objects.JsonObject | None
     managed: managed_fields.ManagedFields
 
 
 def after_update(
     write: FieldWrite,
     managed: managed_fields.ManagedFields,
-    old: JsonObject,
-    new: JsonObject,
+    old: objects.JsonObject,
+    new: objects.JsonObject,
     *,
     name: str = "",
 ) -> managed_fields.ManagedFields:
@@ -143,7 +142,7 @@ def after_update(
 
 
 def _compare(
-    write: FieldWrite, kind: Kind, old: JsonObject, new: JsonObject
+    write: FieldWrite, kind: Kind, old: objects.JsonObject, new: objects.JsonObject
 ) -> typed_values.Comparison:
     found = typed_values.compare(
         _converted(old, write.kind, kind), _converted(new, write.kind, kind), kind.schema
@@ -151,7 +150,7 @@ def _compare(
     return typed_values.Comparison(*(fieldsets.without(fields, write.resets) for fields in found))
 
 
-def _converted(obj: JsonObject, kind: Kind, other: Kind) -> JsonObject:
+def _converted(obj: objects.JsonObject, kind: Kind, other: Kind) -> objects.JsonObject:
     if kind is other:
         return obj
     return other.to_served(kind.conversion.decode(obj) if kind.conversion else obj)
@@ -160,8 +159,8 @@ def _converted(obj: JsonObject, kind: Kind, other: Kind) -> JsonObject:
 def _without_changed(
     write: FieldWrite,
     managed: managed_fields.ManagedFields,
-    old: JsonObject,
-    new: JsonObject,
+    old: objects.JsonObject,
+    new: objects.JsonObject,
     comparison: typed_values.Comparison,
 ) -> managed_fields.ManagedFields:
     """Return the managed fields without the changed and removed ones."""
@@ -178,8 +177,8 @@ def _without_changed(
 def _changes_by_version(
     write: FieldWrite,
     managed: managed_fields.ManagedFields,
-    old: JsonObject,
-    new: JsonObject,
+    old: objects.JsonObject,
+    new: objects.JsonObject,
     comparison: typed_values.Comparison,
 ) -> list[tuple[managed_fields.Manager, managed_fields.OwnedFields, typed_values.Comparison]]:
     """Return each entry with the change in the entry's version, if that version is still served."""
@@ -198,8 +197,8 @@ def _changes_by_version(
 def after_apply(
     write: FieldWrite,
     managed: managed_fields.ManagedFields,
-    live: JsonObject,
-    config: JsonObject,
+    live: objects.JsonObject,
+    config: objects.JsonObject,
     *,
     force: bool,
 ) -> ApplyResult:
@@ -241,8 +240,8 @@ def after_apply(
 def _check_conflicts(
     write: FieldWrite,
     managed: managed_fields.ManagedFields,
-    live: JsonObject,
-    new: JsonObject,
+    live: objects.JsonObject,
+    new: objects.JsonObject,
     comparison: typed_values.Comparison,
 ) -> None:
     found = {
@@ -257,8 +256,8 @@ def _check_conflicts(
 
 
 def _without_dropped(
-    kind: Kind, new: JsonObject, last: fieldsets.FieldSet, kept: list[fieldsets.FieldSet]
-) -> JsonObject:
+    kind: Kind, new: objects.JsonObject, last: fieldsets.FieldSet, kept: list[fieldsets.FieldSet]
+) -> objects.JsonObject:
     """Return an object without the fields that its applier released and no other manager owns."""
     schema = kind.schema
 
@@ -273,7 +272,7 @@ def _without_dropped(
     pruned = typed_values.remove_fields(new, fieldsets.difference(everything, owned), schema) or {}
     # Fields below a removed one stay, unless the applier owned them.
     dangling = fieldsets.difference(everything, members(typed_values.fields_of(pruned, schema)))
-    result: JsonObject = (
+    result: objects.JsonObject = (
         typed_values.remove_fields(new, fieldsets.intersection(dangling, members(last)), schema)
         or {}
     )
@@ -288,7 +287,9 @@ def field_write(kinds: Kinds, kind: Kind, manager: str, subresource: str = "") -
     return FieldWrite(kind, manager, lambda version: kinds.by_kind(version, kind.kind), subresource)
 
 
-def init_managed_fields(kinds: Kinds, kind: Kind, obj: JsonObject, options: WriteOptions) -> None:
+def init_managed_fields(
+    kinds: Kinds, kind: Kind, obj: objects.JsonObject, options: bodies.WriteOptions
+) -> None:
     """Make the client that creates an object the owner of its fields, in place.
 
     The fields of an object that `ApiServer.install` creates have no owner, as on a real server if
@@ -308,9 +309,9 @@ def init_managed_fields(kinds: Kinds, kind: Kind, obj: JsonObject, options: Writ
 def update_managed_fields(
     kinds: Kinds,
     kind: Kind,
-    new: JsonObject,
-    old: JsonObject,
-    options: WriteOptions,
+    new: objects.JsonObject,
+    old: objects.JsonObject,
+    options: bodies.WriteOptions,
     subresource: str,
 ) -> None:
     """Make the client that updates an object the owner of the fields that it changes, in place.
@@ -323,7 +324,7 @@ def update_managed_fields(
     given = new["metadata"].pop(_FIELD, None)
     if managed_fields.is_reset(given) and not subresource:
         return
-    live = meta(old).get(_FIELD)
+    live = objects.meta(old).get(_FIELD)
     managed = {} if subresource else managed_fields.decode_managed_fields(given)
     if not managed:  # a client that does not know managed fields keeps them
         given = live
@@ -334,7 +335,7 @@ def update_managed_fields(
     if not options.manager:
         new["metadata"][_FIELD] = entries
         return
-    bare = {**old, "metadata": {k: v for k, v in meta(old).items() if k != _FIELD}}
+    bare = {**old, "metadata": {k: v for k, v in objects.meta(old).items() if k != _FIELD}}
     _record_owner(
         field_write(kinds, kind, options.manager, subresource),
         managed,
@@ -348,11 +349,11 @@ def update_managed_fields(
 def _record_owner(
     write: FieldWrite,
     managed: managed_fields.ManagedFields,
-    old: JsonObject,
-    new: JsonObject,
-    obj: JsonObject,
+    old: objects.JsonObject,
+    new: objects.JsonObject,
+    obj: objects.JsonObject,
     *,
-    unchanged: list[JsonObject] | None = None,
+    unchanged: list[objects.JsonObject] | None = None,
 ) -> None:
     try:
         after = after_update(write, managed, old, new)
@@ -364,12 +365,12 @@ def _record_owner(
         obj["metadata"][_FIELD] = managed_fields.encode_managed_fields(after)
 
 
-def keep_times_if_same(new: JsonObject, old: JsonObject) -> None:
+def keep_times_if_same(new: objects.JsonObject, old: objects.JsonObject) -> None:
     """Restore the managed fields of `old` if nothing but their times would change.
 
     Otherwise a write without a change would make a new version.
     """
-    before, after = meta(old).get(_FIELD), meta(new).get(_FIELD)
+    before, after = objects.meta(old).get(_FIELD), objects.meta(new).get(_FIELD)
     if (
         not before
         or not after
@@ -381,6 +382,6 @@ def keep_times_if_same(new: JsonObject, old: JsonObject) -> None:
         new["metadata"][_FIELD] = before
 
 
-def _without_managers(obj: JsonObject) -> JsonObject:
-    metadata = {key: value for key, value in meta(obj).items() if key != _FIELD}
+def _without_managers(obj: objects.JsonObject) -> objects.JsonObject:
+    metadata = {key: value for key, value in objects.meta(obj).items() if key != _FIELD}
     return {**obj, "metadata": metadata}

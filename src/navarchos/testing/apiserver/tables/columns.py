@@ -7,9 +7,8 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Final
 
-from navarchos.testing.apiserver.kinds import CustomKind, PrinterColumn
-from navarchos.testing.apiserver.objects import JsonObject, JsonValue, dig, meta
-from navarchos.testing.apiserver.status import quote
+from navarchos.testing.apiserver import kinds, objects
+from navarchos.testing.apiserver import status as statuses
 
 __all__ = [
     "AGE",
@@ -29,7 +28,7 @@ __all__ = [
     "wide",
 ]
 
-Cell = Callable[[JsonObject], JsonValue]
+Cell = Callable[[objects.JsonObject], objects.JsonValue]
 
 _MINUTE: Final = 60
 _HOUR: Final = 60 * _MINUTE
@@ -64,7 +63,7 @@ class TableColumn:
     format: str = ""
     description: str = ""
 
-    def to_json(self) -> JsonObject:
+    def to_json(self) -> objects.JsonObject:
         """Return the `TableColumnDefinition`."""
         return {
             "name": self.name,
@@ -98,14 +97,14 @@ def wide(name: str, kind: str = "string") -> TableColumn:
     return TableColumn(name, kind, priority=1)
 
 
-def cell_name(obj: JsonObject) -> JsonValue:
+def cell_name(obj: objects.JsonObject) -> objects.JsonValue:
     """Return the name."""
-    return meta(obj).get("name", "")
+    return objects.meta(obj).get("name", "")
 
 
-def cell_age(obj: JsonObject) -> JsonValue:
+def cell_age(obj: objects.JsonObject) -> objects.JsonValue:
     """Return the time since creation."""
-    return age_since(meta(obj).get("creationTimestamp"))
+    return age_since(objects.meta(obj).get("creationTimestamp"))
 
 
 def age_since(stamp: str | None) -> str:
@@ -132,7 +131,7 @@ def _two(seconds: int, large: int, small: int) -> str:
     return f"{shown}{rest}{_UNITS[small]}" if rest else shown
 
 
-def selector_text(selector: JsonValue) -> str:
+def selector_text(selector: objects.JsonValue) -> str:
     """Return a label selector as kubectl prints it."""
     if not isinstance(selector, dict):
         return "<none>"
@@ -150,19 +149,19 @@ def selector_text(selector: JsonValue) -> str:
     return ",".join(terms) or "<none>"
 
 
-def field_cell(*path: str, default: JsonValue = "<none>") -> Cell:
+def field_cell(*path: str, default: objects.JsonValue = "<none>") -> Cell:
     """Return a function that reads one field."""
-    return lambda obj: dig(obj, *path, default=default)
+    return lambda obj: objects.dig(obj, *path, default=default)
 
 
-def custom_columns(custom: CustomKind) -> list[JsonObject]:
+def custom_columns(custom: kinds.CustomKind) -> list[objects.JsonObject]:
     """Return the column definitions; name and age if the kind declares none."""
     if not custom.columns:
         return [NAME.to_json(), {**AGE.to_json(), "type": "date"}]
     return [NAME.to_json(), *(_definition(column) for column in custom.columns)]
 
 
-def _definition(column: PrinterColumn) -> JsonObject:
+def _definition(column: kinds.PrinterColumn) -> objects.JsonObject:
     return {
         "name": column.name,
         "type": column.type,
@@ -173,14 +172,14 @@ def _definition(column: PrinterColumn) -> JsonObject:
     }
 
 
-def custom_cells(custom: CustomKind, obj: JsonObject) -> list[JsonValue]:
+def custom_cells(custom: kinds.CustomKind, obj: objects.JsonObject) -> list[objects.JsonValue]:
     """Return the cells of one object."""
     if not custom.columns:
         return [cell_name(obj), cell_age(obj)]
     return [cell_name(obj), *(_cell(column, obj) for column in custom.columns)]
 
 
-def _cell(column: PrinterColumn, obj: JsonObject) -> JsonValue:
+def _cell(column: kinds.PrinterColumn, obj: objects.JsonObject) -> objects.JsonValue:
     found = [value for value in find_path(obj, column.json_path) if value is not None]
     if not found:
         return None
@@ -195,18 +194,18 @@ def _cell(column: PrinterColumn, obj: JsonObject) -> JsonValue:
     return " ".join(_text(item) for item in found) if len(found) > 1 else _text(value)
 
 
-def _date(value: JsonValue) -> str:
+def _date(value: objects.JsonValue) -> str:
     try:
         return age_since(value)
     except (TypeError, ValueError):
         return "<invalid>"
 
 
-def _text(value: JsonValue) -> str:
-    return value if isinstance(value, str) else quote(value)
+def _text(value: objects.JsonValue) -> str:
+    return value if isinstance(value, str) else statuses.quote(value)
 
 
-def find_path(obj: JsonValue, path: str) -> list[JsonValue]:
+def find_path(obj: objects.JsonValue, path: str) -> list[objects.JsonValue]:
     """Return the values that a JSONPath selects: fields, indexes, `[*]`, equality filters."""
     values = [obj]
     for step in _steps(path):
@@ -230,7 +229,7 @@ def _steps(path: str) -> tuple[tuple[str, str, str], ...]:
     return tuple(found)
 
 
-def _follow(value: JsonValue, step: tuple[str, str, str]) -> Iterator[JsonValue]:
+def _follow(value: objects.JsonValue, step: tuple[str, str, str]) -> Iterator[objects.JsonValue]:
     kind, key, wanted = step
     if kind == "field":
         if isinstance(value, dict) and key in value:

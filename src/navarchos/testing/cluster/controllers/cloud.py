@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from navarchos.client import Conflict, NotFound, ignore_already_exists
 from navarchos.logs import get_logger
 from navarchos.runtime import DONE, Builder, Reconciler, Request, Result
+from navarchos.testing.cluster import kinds, nodes
 from navarchos.testing.cluster.context import SimulatorContext
-from navarchos.testing.cluster.kinds import NODES, Node
-from navarchos.testing.cluster.nodes import Machine, node_manifest, successor
 from navarchos.testing.cluster.options import Agent
 
 __all__ = ["Cloud", "install"]
@@ -32,7 +31,7 @@ class _MachineSlot:
     termination or boot, otherwise `None`.
     """
 
-    machine: Machine
+    machine: nodes.Machine
     generation: int = 0
     due: float | None = None
     is_gone: bool = False
@@ -45,9 +44,9 @@ class Cloud(Reconciler):
     other threads read.
     """
 
-    def __init__(self, context: SimulatorContext, machines: Sequence[Machine]) -> None:
+    def __init__(self, context: SimulatorContext, machines: Sequence[nodes.Machine]) -> None:
         self._context = context
-        self._nodes = context.writer(Agent.CLOUD, NODES)
+        self._nodes = context.writer(Agent.CLOUD, kinds.NODES)
         self._places = {m.name: _MachineSlot(m) for m in machines}
         self._last_number = max((m.number for m in machines), default=0)
         self._replaced_lock = threading.Lock()
@@ -72,7 +71,7 @@ class Cloud(Reconciler):
             return DONE
         return self._terminate(node, place)
 
-    def _terminate(self, node: Node, place: _MachineSlot) -> Result:
+    def _terminate(self, node: kinds.Node, place: _MachineSlot) -> Result:
         left = self._left(place, "terminate")
         if left > 0:
             return Result(requeue_after=left)
@@ -89,8 +88,8 @@ class Cloud(Reconciler):
         if left > 0:
             return Result(requeue_after=left)
         generation = place.generation + 1
-        machine = successor(place.machine, generation, self._last_number + 1)
-        manifest = node_manifest(machine, at=self._context.clock.now())
+        machine = nodes.successor(place.machine, generation, self._last_number + 1)
+        manifest = nodes.node_manifest(machine, at=self._context.clock.now())
         with ignore_already_exists():
             self._context.nodes.observe_write(self._nodes.create(manifest))
         del self._places[name]
@@ -110,9 +109,9 @@ class Cloud(Reconciler):
         return max(0.0, place.due - now)
 
 
-def install(context: SimulatorContext, machines: Sequence[Machine]) -> Cloud:
+def install(context: SimulatorContext, machines: Sequence[nodes.Machine]) -> Cloud:
     """Add the controller to the manager."""
     cloud = Cloud(context, machines)
     if context.options.terminate_label:
-        Builder(context.manager, "cloud").for_(NODES).build(cloud)
+        Builder(context.manager, "cloud").for_(kinds.NODES).build(cloud)
     return cloud

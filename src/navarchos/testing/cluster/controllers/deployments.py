@@ -10,11 +10,10 @@ import msgspec
 
 from navarchos.meta import format_time
 from navarchos.runtime import Builder
-from navarchos.testing.cluster import kinds
+from navarchos.testing.cluster import kinds, options
 from navarchos.testing.cluster.context import BY_OWNER, SimulatorContext, status_patch
 from navarchos.testing.cluster.controllers import replicasets
 from navarchos.testing.cluster.controllers.workload_reconciler import WorkloadReconciler
-from navarchos.testing.cluster.options import Agent
 
 __all__ = ["Deployments", "install", "summed"]
 
@@ -24,7 +23,7 @@ class Deployments(WorkloadReconciler[kinds.Deployment]):
 
     def __init__(self, context: SimulatorContext) -> None:
         super().__init__(context, kinds.DEPLOYMENTS, context.deployments)
-        self._sets = context.writer(Agent.CONTROLLERS, kinds.REPLICA_SETS)
+        self._sets = context.writer(options.Agent.CONTROLLERS, kinds.REPLICA_SETS)
 
     def sync(self, found: kinds.Deployment) -> None:
         """Create the ReplicaSet of the template, or scale all ReplicaSets."""

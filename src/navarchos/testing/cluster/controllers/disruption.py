@@ -24,7 +24,7 @@ from navarchos.errors import NavarchosError
 from navarchos.events import EventType
 from navarchos.meta import controller_of, format_time
 from navarchos.runtime import DONE, Builder, ControllerOptions, Reconciler, Request, Result
-from navarchos.testing.cluster import kinds
+from navarchos.testing.cluster import kinds, options
 from navarchos.testing.cluster.budgets import (
     DELETION_TIMEOUT,
     disrupted_pods,
@@ -44,7 +44,6 @@ from navarchos.testing.cluster.context import (
     status_patch,
     terminating,
 )
-from navarchos.testing.cluster.options import Agent
 
 __all__ = ["Disruption", "NoScale", "Scales", "install"]
 
@@ -129,7 +128,7 @@ class Disruption(Reconciler):
 
     def __init__(self, context: SimulatorContext) -> None:
         self._context = context
-        self._budgets = context.writer(Agent.CONTROLLERS, kinds.DISRUPTION_BUDGETS)
+        self._budgets = context.writer(options.Agent.CONTROLLERS, kinds.DISRUPTION_BUDGETS)
         self._debouncer = Debouncer(STATUS_DELAY, context.clock)
         self._timeout = max(_MIN_TIMEOUT, context.durations.scaled(DELETION_TIMEOUT))
         self._confirmed = _Confirmed()

@@ -16,11 +16,10 @@ from typing import Final
 from navarchos.client import NotFound, ignore_terminating_namespace
 from navarchos.meta import format_time
 from navarchos.runtime import DONE, Builder, Reconciler, Request, Result
+from navarchos.testing.cluster import kinds, options
 from navarchos.testing.cluster.context import SimulatorContext, terminating
 from navarchos.testing.cluster.controllers.replicasets import next_step
 from navarchos.testing.cluster.controllers.workload_reconciler import PodControl, owner_of
-from navarchos.testing.cluster.kinds import JOBS, PODS, Job, Pod
-from navarchos.testing.cluster.options import Agent
 from navarchos.testing.cluster.pods import from_template
 
 __all__ = [
@@ -72,7 +71,7 @@ class JobPlan:
     """
 
     create: int
-    delete: tuple[Pod, ...]
+    delete: tuple[kinds.Pod, ...]
     counts: JobCounts
     failures: frozenset[str] = frozenset()
     successes: frozenset[str] = frozenset()
@@ -95,7 +94,7 @@ class JobPlan:
         first = "SuccessCriteriaMet" if self.result is JobResult.COMPLETE else "FailureTarget"
         return (first, self.result.value) if self.is_settled else (first,)
 
-    def differs_from(self, job: Job) -> bool:
+    def differs_from(self, job: kinds.Job) -> bool:
         """Return whether the Job's status differs."""
         shown = job.status
         counts = JobCounts(
@@ -104,7 +103,7 @@ class JobPlan:
         return self.counts != counts or not true_conditions(job).issuperset(self.conditions)
 
 
-def plan(job: Job, pods: Iterable[Pod], counted: Collection[str]) -> JobPlan:
+def plan(job: kinds.Job, pods: Iterable[kinds.Pod], counted: Collection[str]) -> JobPlan:
     """Return the next step of a Job.
 
     Args:
@@ -134,7 +133,7 @@ def plan(job: Job, pods: Iterable[Pod], counted: Collection[str]) -> JobPlan:
     return JobPlan(create, step.delete, counts, failures, successes, result)
 
 
-def _verdict(job: Job, counts: JobCounts) -> JobResult | None:
+def _verdict(job: kinds.Job, counts: JobCounts) -> JobResult | None:
     shown = true_conditions(job)
     if "FailureTarget" in shown or counts.failed > job.spec.backoff_limit:
         return JobResult.FAILED
@@ -145,30 +144,30 @@ def _verdict(job: Job, counts: JobCounts) -> JobResult | None:
     return JobResult.COMPLETE if is_complete or "SuccessCriteriaMet" in shown else None
 
 
-def _wanted(job: Job, counts: JobCounts) -> int:
+def _wanted(job: kinds.Job, counts: JobCounts) -> int:
     if job.spec.completions is not None:
         return min(job.spec.parallelism, job.spec.completions - counts.succeeded)
     # A work queue: after the first success no pod is created, and the others finish.
     return min(counts.active, job.spec.parallelism) if counts.succeeded else job.spec.parallelism
 
 
-def _has_failed(job: Job, pod: Pod) -> bool:
+def _has_failed(job: kinds.Job, pod: kinds.Pod) -> bool:
     """Return whether a pod counts as failed; a deleted pod does, as in upstream."""
     if pod.status.phase == "Failed":
         return True
     return pod.is_terminating and not pod.is_finished and not _waits_for_the_end(job)
 
 
-def _waits_for_the_end(job: Job) -> bool:
+def _waits_for_the_end(job: kinds.Job) -> bool:
     return job.spec.pod_replacement_policy == "Failed"
 
 
-def true_conditions(job: Job) -> set[str]:
+def true_conditions(job: kinds.Job) -> set[str]:
     """Return the types of a Job's conditions that are true."""
     return {c.type for c in job.status.conditions if c.status == "True"}
 
 
-def is_over(job: Job) -> bool:
+def is_over(job: kinds.Job) -> bool:
     """Return whether a Job has finished."""
     return not true_conditions(job).isdisjoint(JobResult)
 
@@ -225,7 +224,7 @@ class Jobs(Reconciler):
 
     def __init__(self, context: SimulatorContext) -> None:
         self._context = context
-        self._jobs = context.writer(Agent.CONTROLLERS, JOBS)
+        self._jobs = context.writer(options.Agent.CONTROLLERS, kinds.JOBS)
         self._pods = PodControl(context)
         self._memories: dict[Request, _Memory] = {}
 
@@ -253,18 +252,18 @@ class Jobs(Reconciler):
                 memory.counted |= step.successes | step.failures
         return Result(requeue_after=left) if left else DONE
 
-    def _plan(self, found: Job, memory: _Memory) -> JobPlan:
+    def _plan(self, found: kinds.Job, memory: _Memory) -> JobPlan:
         return plan(found, self._context.pods_of(found.metadata.uid), memory.counted)
 
-    def _act(self, found: Job, step: JobPlan) -> None:
-        owner, namespace = owner_of(JOBS, found), found.metadata.namespace
+    def _act(self, found: kinds.Job, step: JobPlan) -> None:
+        owner, namespace = owner_of(kinds.JOBS, found), found.metadata.namespace
         with ignore_terminating_namespace():
             for _ in range(step.create):
                 self._pods.create(from_template(found.spec.template, owner, namespace))
         for pod in step.delete:
             self._pods.delete(pod)
 
-    def _write_status(self, found: Job, step: JobPlan) -> None:
+    def _write_status(self, found: kinds.Job, step: JobPlan) -> None:
         when = format_time(self._context.clock.now())
         counts = step.counts
         status: dict[str, object] = {
@@ -303,4 +302,4 @@ def _conditions(step: JobPlan, result: JobResult, when: str) -> list[dict[str, o
 
 def install(context: SimulatorContext) -> None:
     """Add the controller to the manager."""
-    Builder(context.manager, "job").for_(JOBS).owns(PODS).build(Jobs(context))
+    Builder(context.manager, "job").for_(kinds.JOBS).owns(kinds.PODS).build(Jobs(context))

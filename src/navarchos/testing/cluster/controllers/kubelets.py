@@ -12,15 +12,13 @@ from typing import Final
 
 from navarchos.client import Conflict, NotFound, ignore_already_exists
 from navarchos.runtime import DONE, Builder, ControllerOptions, Reconciler, Request, Result
-from navarchos.testing.cluster import pod_lifecycle
+from navarchos.testing.cluster import kinds, pod_lifecycle, pods
 from navarchos.testing.cluster.context import BY_NODE, SimulatorContext
-from navarchos.testing.cluster.kinds import NODES, PODS, Node, Pod
 from navarchos.testing.cluster.options import Agent, Span
-from navarchos.testing.cluster.pods import finished_status, mirror_pod, running_status
 
 __all__ = ["Kubelets", "Serves", "StaticPods", "install"]
 
-Serves = Callable[[Node], bool]
+Serves = Callable[[kinds.Node], bool]
 """Returns whether the simulator plays the kubelet of a node; other nodes have another one."""
 
 _FIRST_POD_ADDRESS: Final = int(IPv4Address("100.96.0.1"))
@@ -33,7 +31,7 @@ class Kubelets(Reconciler):
         self._context = context
         self._serves = serves
         self._collects = collects
-        self._pods = context.writer(Agent.KUBELET, PODS)
+        self._pods = context.writer(Agent.KUBELET, kinds.PODS)
         self._timers: pod_lifecycle.PodStageTimers[Request] = pod_lifecycle.PodStageTimers()
         self._addresses_lock = threading.Lock()
         self._addresses = itertools.count(_FIRST_POD_ADDRESS)  # guarded by _addresses_lock
@@ -54,17 +52,17 @@ class Kubelets(Reconciler):
         self._act(pod, stage)
         return DONE
 
-    def requests_for(self, pod: Pod) -> Iterable[Request]:
+    def requests_for(self, pod: kinds.Pod) -> Iterable[Request]:
         """Map a pod to itself if it has a next stage."""
         if self._stage(pod) is not None:
             yield Request(pod.metadata.namespace, pod.metadata.name)
 
-    def requests_on(self, node: Node) -> Iterable[Request]:
+    def requests_on(self, node: kinds.Node) -> Iterable[Request]:
         """Map an added or deleted node to its pods."""
         for pod in self._context.pods.lister.by_index(BY_NODE, node.metadata.name):
             yield from self.requests_for(pod)
 
-    def _stage(self, pod: Pod) -> pod_lifecycle.PodStage | None:
+    def _stage(self, pod: kinds.Pod) -> pod_lifecycle.PodStage | None:
         node = self._context.nodes.lister.find(pod.spec.node_name)
         if node is None and not self._collects:
             return None
@@ -72,7 +70,7 @@ class Kubelets(Reconciler):
             return None
         return pod_lifecycle.next_stage(pod, node_exists=node is not None)
 
-    def _duration(self, pod: Pod, stage: pod_lifecycle.PodStage) -> float:
+    def _duration(self, pod: kinds.Pod, stage: pod_lifecycle.PodStage) -> float:
         options, grace = self._context.options, pod.metadata.deletion_grace_period_seconds
         spans: dict[pod_lifecycle.PodStage, Span] = {
             pod_lifecycle.PodStage.START: options.pod_start,
@@ -85,7 +83,7 @@ class Kubelets(Reconciler):
         span = pod_lifecycle.annotated_span(pod, stage) or spans[stage]
         return self._context.durations.draw(span, key, limit=limit)
 
-    def _act(self, pod: Pod, stage: pod_lifecycle.PodStage) -> None:
+    def _act(self, pod: kinds.Pod, stage: pod_lifecycle.PodStage) -> None:
         try:
             match stage:
                 case pod_lifecycle.PodStage.START:
@@ -98,19 +96,19 @@ class Kubelets(Reconciler):
             # The pod was deleted, or replaced by another one of the same name.
             return
 
-    def _start(self, pod: Pod) -> None:
+    def _start(self, pod: kinds.Pod) -> None:
         with self._addresses_lock:
             address = str(IPv4Address(next(self._addresses)))
         node = self._context.nodes.lister.find(pod.spec.node_name)
         host = node.internal_address if node is not None else ""
         now = self._context.clock.now()
-        self._write_status(pod, running_status(pod, host_ip=host, pod_ip=address, at=now))
+        self._write_status(pod, pods.running_status(pod, host_ip=host, pod_ip=address, at=now))
 
-    def _finish(self, pod: Pod) -> None:
-        status = finished_status(pod.spec.containers, at=self._context.clock.now())
+    def _finish(self, pod: kinds.Pod) -> None:
+        status = pods.finished_status(pod.spec.containers, at=self._context.clock.now())
         self._write_status(pod, status)
 
-    def _write_status(self, pod: Pod, status: dict[str, object]) -> None:
+    def _write_status(self, pod: kinds.Pod, status: dict[str, object]) -> None:
         metadata = pod.metadata
         written = self._pods.patch(
             metadata.name,
@@ -121,7 +119,7 @@ class Kubelets(Reconciler):
         )
         self._context.pods.observe_write(written)
 
-    def _remove(self, pod: Pod) -> None:
+    def _remove(self, pod: kinds.Pod) -> None:
         """Remove the pod: its containers have ended, or its node does not exist."""
         metadata = pod.metadata
         self._pods.delete(
@@ -135,7 +133,7 @@ class StaticPods(Reconciler):
     def __init__(self, context: SimulatorContext, serves: Serves | None) -> None:
         self._context = context
         self._serves = serves
-        self._pods = context.writer(Agent.KUBELET, PODS)
+        self._pods = context.writer(Agent.KUBELET, kinds.PODS)
 
     def reconcile(self, request: Request) -> Result:
         """Create the mirror pod of one node if it is missing."""
@@ -144,14 +142,14 @@ class StaticPods(Reconciler):
             return DONE
         if self._serves is not None and not self._serves(node):
             return DONE
-        pod = mirror_pod(node.metadata.name, node.metadata.uid)
+        pod = pods.mirror_pod(node.metadata.name, node.metadata.uid)
         name, namespace = pod["metadata"]["name"], pod["metadata"]["namespace"]
         if self._context.pods.lister.find(name, namespace) is None:
             with ignore_already_exists():
                 self._context.pods.observe_write(self._pods.create(pod, namespace))
         return DONE
 
-    def requests_for(self, pod: Pod) -> Iterable[Request]:
+    def requests_for(self, pod: kinds.Pod) -> Iterable[Request]:
         """Map a mirror pod to its node, so that a deleted one is created again."""
         owner = pod.owner
         if owner is not None and owner.kind == "Node":
@@ -173,13 +171,13 @@ def install(
     static_pods = StaticPods(context, serves)
     (
         Builder(context.manager, "kubelet", options=ControllerOptions(workers=4))
-        .watches(PODS, map=kubelets.requests_for)
-        .watches(NODES, map=kubelets.requests_on)
+        .watches(kinds.PODS, map=kubelets.requests_for)
+        .watches(kinds.NODES, map=kubelets.requests_on)
         .build(kubelets)
     )
     (
         Builder(context.manager, "static-pods")
-        .for_(NODES)
-        .watches(PODS, map=static_pods.requests_for)
+        .for_(kinds.NODES)
+        .watches(kinds.PODS, map=static_pods.requests_for)
         .build(static_pods)
     )

@@ -13,11 +13,9 @@ from navarchos.client import Conflict, NotFound, Resource, ignore_already_exists
 from navarchos.meta import format_time
 from navarchos.runtime import DONE, Builder, Reconciler, Request, Result
 from navarchos.stopping import StopToken
+from navarchos.testing.cluster import kinds, nodes, options
 from navarchos.testing.cluster.context import SimulatorContext
 from navarchos.testing.cluster.controllers.kubelets import Serves
-from navarchos.testing.cluster.kinds import NODES
-from navarchos.testing.cluster.nodes import taints_of
-from navarchos.testing.cluster.options import Agent
 
 __all__ = ["Heartbeats", "NodeTaints", "install_heartbeats", "install_taints"]
 
@@ -31,14 +29,14 @@ class NodeTaints(Reconciler):
 
     def __init__(self, context: SimulatorContext) -> None:
         self._context = context
-        self._nodes = context.writer(Agent.CONTROLLERS, NODES)
+        self._nodes = context.writer(options.Agent.CONTROLLERS, kinds.NODES)
 
     def reconcile(self, request: Request) -> Result:
         """Update the taints of one node."""
         node = self._context.nodes.lister.find(request.name)
         if node is None:
             return DONE
-        taints = taints_of(node, self._context.clock.now().replace(microsecond=0))
+        taints = nodes.taints_of(node, self._context.clock.now().replace(microsecond=0))
         if taints == node.spec.taints:
             return DONE
         body = {"spec": {"taints": msgspec.to_builtins(taints)}}
@@ -55,7 +53,7 @@ class NodeTaints(Reconciler):
 
 def install_taints(context: SimulatorContext) -> None:
     """Add the controller to the manager."""
-    Builder(context.manager, "node-taints").for_(NODES).build(NodeTaints(context))
+    Builder(context.manager, "node-taints").for_(kinds.NODES).build(NodeTaints(context))
 
 
 _LEASES: Final = Resource(
@@ -78,7 +76,7 @@ class Heartbeats:
     def __init__(self, context: SimulatorContext, serves: Serves | None) -> None:
         self._context = context
         self._serves = serves
-        self._leases = context.writer(Agent.KUBELET, _LEASES)
+        self._leases = context.writer(options.Agent.KUBELET, _LEASES)
 
     def run(self, stop: StopToken) -> None:
         """Renew the leases until the token is set."""

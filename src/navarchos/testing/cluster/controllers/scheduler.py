@@ -11,9 +11,8 @@ from navarchos.informers import HandlerOptions, Tombstone
 from navarchos.placement import node_rules
 from navarchos.placement.pod_rules import PodAffinityRule, PodIndex, TopologySpreadRule
 from navarchos.runtime import DONE, Builder, ControllerOptions, Reconciler, Request, Result
+from navarchos.testing.cluster import kinds, options
 from navarchos.testing.cluster.context import SimulatorContext
-from navarchos.testing.cluster.kinds import PODS, Node, Pod
-from navarchos.testing.cluster.options import Agent
 from navarchos.testing.cluster.pods import unschedulable_status
 
 __all__ = ["Placement", "PodScheduler", "install", "is_waiting", "why_not"]
@@ -38,7 +37,7 @@ class _Reservation:
 class _ScheduledNode:
     """The pods of a node. Pods can be known before their node exists and after it is deleted."""
 
-    node: Node | None = None
+    node: kinds.Node | None = None
     allocatable: Mapping[str, int] = field(default_factory=dict)
     pods: int = 0
     reserved: Counter[str] = field(default_factory=Counter)
@@ -60,13 +59,13 @@ class Placement:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._pod_index = PodIndex()  # guarded by _lock
-        self._nodes: dict[str, Node] = {}  # guarded by _lock; existing nodes only
+        self._nodes: dict[str, kinds.Node] = {}  # guarded by _lock; existing nodes only
         self._slots: dict[str, _ScheduledNode] = defaultdict(_ScheduledNode)  # guarded by _lock
         self._reservations: dict[str, _Reservation] = {}  # guarded by _lock; by pod uid
         # Names of existing nodes by number of pods. guarded by _lock
         self._levels: dict[int, dict[str, None]] = defaultdict(dict)
 
-    def set_node(self, node: Node) -> None:
+    def set_node(self, node: kinds.Node) -> None:
         """Add or update a node."""
         with self._lock:
             name = node.metadata.name
@@ -84,7 +83,7 @@ class Placement:
             self._levels[slot.pods].pop(name, None)
             self._drop_slot_locked(name)
 
-    def set_pod(self, pod: Pod) -> None:
+    def set_pod(self, pod: kinds.Pod) -> None:
         """Add or update a pod. A pod without a node changes nothing."""
         uid = pod.metadata.uid
         if not pod.spec.node_name:
@@ -105,7 +104,7 @@ class Placement:
         with self._lock:
             self._release_locked(uid)
 
-    def place(self, pod: Pod) -> str | None:
+    def place(self, pod: kinds.Pod) -> str | None:
         """Choose a node for a pod and reserve its capacity there; `None` if no node fits.
 
         A pod that has a reservation keeps its node, so a repeated call is harmless.
@@ -132,7 +131,9 @@ class Placement:
         with self._lock:
             return self._slots[node].pods if node in self._slots else 0
 
-    def _candidates_locked(self, pod: Pod, wanted: Mapping[str, int]) -> Sequence[_ScheduledNode]:
+    def _candidates_locked(
+        self, pod: kinds.Pod, wanted: Mapping[str, int]
+    ) -> Sequence[_ScheduledNode]:
         preferred: list[_ScheduledNode] = []
         others: list[_ScheduledNode] = []
         for slot in self._feasible_locked(pod, wanted):
@@ -142,7 +143,9 @@ class Placement:
                 break
         return preferred or others[:_SAMPLE]
 
-    def _feasible_locked(self, pod: Pod, wanted: Mapping[str, int]) -> Iterator[_ScheduledNode]:
+    def _feasible_locked(
+        self, pod: kinds.Pod, wanted: Mapping[str, int]
+    ) -> Iterator[_ScheduledNode]:
         """Yield the nodes that a pod fits on, the least loaded first."""
         spec, index = pod.spec, self._pod_index
         node_affinity = node_rules.NodeAffinityRule(spec.node_selector, spec.affinity)
@@ -160,7 +163,7 @@ class Placement:
                 if not node_rules.insufficient(wanted, slot.allocatable, slot.reserved):
                     yield slot
 
-    def _reserve_locked(self, pod: Pod, node: str, amounts: Mapping[str, int]) -> None:
+    def _reserve_locked(self, pod: kinds.Pod, node: str, amounts: Mapping[str, int]) -> None:
         owner = pod.owner.uid if pod.owner is not None else ""
         reservation = _Reservation(node, owner, amounts)
         self._reservations[pod.metadata.uid] = reservation
@@ -193,13 +196,13 @@ class Placement:
             del self._slots[name]
 
 
-def why_not(pod: Pod, node: Node) -> str:
+def why_not(pod: kinds.Pod, node: kinds.Node) -> str:
     """Return why a pod cannot run on a node, other pods aside; an empty string if it can."""
     rule = node_rules.NodeAffinityRule(pod.spec.node_selector, pod.spec.affinity)
     return _why_closed(pod, node) or rule.why_not(node)
 
 
-def _why_closed(pod: Pod, node: Node) -> str:
+def _why_closed(pod: kinds.Pod, node: kinds.Node) -> str:
     # A real scheduler sees the not-ready taint, which the node controller adds.
     if not node.is_ready:
         return "the node is not ready"
@@ -209,7 +212,7 @@ def _why_closed(pod: Pod, node: Node) -> str:
     return f"the pod does not tolerate the taint {taint.key}" if taint is not None else ""
 
 
-def _is_avoided(pod: Pod, node: Node) -> bool:
+def _is_avoided(pod: kinds.Pod, node: kinds.Node) -> bool:
     return any(node_rules.untolerated_taints(node.spec.taints, pod.spec.tolerations, soft=True))
 
 
@@ -238,7 +241,7 @@ class PodScheduler(Reconciler):
 
     def __init__(self, context: SimulatorContext) -> None:
         self._context = context
-        self._pods = context.writer(Agent.SCHEDULER, PODS)
+        self._pods = context.writer(options.Agent.SCHEDULER, kinds.PODS)
         self._placement = Placement()
         placement = self._placement
         self._feeds = (
@@ -270,12 +273,12 @@ class PodScheduler(Reconciler):
         self._bind(pod, node)
         return DONE
 
-    def requests_for(self, pod: Pod) -> Iterable[Request]:
+    def requests_for(self, pod: kinds.Pod) -> Iterable[Request]:
         """Map a pod to itself while it has no node."""
         if is_waiting(pod):
             yield Request(pod.metadata.namespace, pod.metadata.name)
 
-    def _bind(self, pod: Pod, node: str) -> None:
+    def _bind(self, pod: kinds.Pod, node: str) -> None:
         metadata = pod.metadata
         binding = {
             "apiVersion": "v1",
@@ -296,7 +299,7 @@ class PodScheduler(Reconciler):
             self._placement.remove_pod(metadata.uid)
             raise
 
-    def _report_unschedulable(self, pod: Pod) -> None:
+    def _report_unschedulable(self, pod: kinds.Pod) -> None:
         if any(c.type == "PodScheduled" for c in pod.status.conditions):
             return
         count = len(self._context.nodes.store)
@@ -315,23 +318,23 @@ class PodScheduler(Reconciler):
             return  # deleted, or replaced by another pod of the same name
         self._context.pods.observe_write(written)
 
-    def _pod_changed(self, old: Pod, new: Pod) -> None:
+    def _pod_changed(self, old: kinds.Pod, new: kinds.Pod) -> None:
         if old.metadata.uid != new.metadata.uid:
             self._placement.remove_pod(old.metadata.uid)
         self._placement.set_pod(new)
 
-    def _pod_gone(self, gone: Pod | Tombstone[Pod]) -> None:
+    def _pod_gone(self, gone: kinds.Pod | Tombstone[kinds.Pod]) -> None:
         pod = gone.obj if isinstance(gone, Tombstone) else gone
         if pod is not None:
             self._placement.remove_pod(pod.metadata.uid)
 
 
-def is_waiting(pod: Pod) -> bool:
+def is_waiting(pod: kinds.Pod) -> bool:
     """Return whether a pod waits for a node."""
     return not pod.spec.node_name and pod.is_active
 
 
-def _name_of(gone: Node | Tombstone[Node]) -> str:
+def _name_of(gone: kinds.Node | Tombstone[kinds.Node]) -> str:
     return gone.key if isinstance(gone, Tombstone) else gone.metadata.name
 
 
@@ -340,6 +343,6 @@ def install(context: SimulatorContext) -> None:
     reconciler = PodScheduler(context)
     (
         Builder(context.manager, "scheduler", options=ControllerOptions(workers=2))
-        .watches(PODS, map=reconciler.requests_for)
+        .watches(kinds.PODS, map=reconciler.requests_for)
         .build(reconciler)
     )

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from navarchos.runtime import Builder
+from navarchos.testing.cluster import kinds
 from navarchos.testing.cluster.context import SimulatorContext, status_patch
 from navarchos.testing.cluster.controllers.replicasets import status_of
 from navarchos.testing.cluster.controllers.workload_reconciler import WorkloadReconciler
-from navarchos.testing.cluster.kinds import PODS, STATEFUL_SETS, Pod, StatefulSet, Template
 from navarchos.testing.cluster.pods import Owner, from_template
 
 __all__ = ["StatefulSetStep", "StatefulSets", "install", "next_step", "stateful_pod"]
@@ -25,11 +25,11 @@ class StatefulSetStep:
     """The ordinals to create and the pods to delete."""
 
     create: tuple[int, ...] = ()
-    delete: tuple[Pod, ...] = ()
+    delete: tuple[kinds.Pod, ...] = ()
 
 
 def next_step(
-    name: str, pods: Iterable[Pod], replicas: int, *, ordered: bool = True
+    name: str, pods: Iterable[kinds.Pod], replicas: int, *, ordered: bool = True
 ) -> StatefulSetStep:
     """Return the next step for the pods of the StatefulSet `name`.
 
@@ -57,7 +57,9 @@ def next_step(
     return StatefulSetStep(delete=tuple(surplus[-1:] if ordered else surplus))
 
 
-def stateful_pod(owner: Owner, namespace: str, template: Template, ordinal: int) -> JsonObject:
+def stateful_pod(
+    owner: Owner, namespace: str, template: kinds.Template, ordinal: int
+) -> JsonObject:
     """Return the pod with the given ordinal."""
     name = f"{owner.name}-{ordinal}"
     labels = {
@@ -68,18 +70,18 @@ def stateful_pod(owner: Owner, namespace: str, template: Template, ordinal: int)
     return from_template(template, owner, namespace, name=name, labels=labels, spec=spec)
 
 
-def _ordinal(pod: Pod) -> int:
+def _ordinal(pod: kinds.Pod) -> int:
     _, _, number = pod.metadata.name.rpartition("-")
     return int(number) if number.isdigit() else 0
 
 
-class StatefulSets(WorkloadReconciler[StatefulSet]):
+class StatefulSets(WorkloadReconciler[kinds.StatefulSet]):
     """Creates missing pods again under their names."""
 
     def __init__(self, context: SimulatorContext) -> None:
-        super().__init__(context, STATEFUL_SETS, context.stateful_sets)
+        super().__init__(context, kinds.STATEFUL_SETS, context.stateful_sets)
 
-    def sync(self, found: StatefulSet) -> None:
+    def sync(self, found: kinds.StatefulSet) -> None:
         """Create the next pods, or delete finished and surplus pods."""
         metadata, spec = found.metadata, found.spec
         step = next_step(
@@ -96,7 +98,7 @@ class StatefulSets(WorkloadReconciler[StatefulSet]):
         for pod in step.delete:
             self.pods.delete(pod)
 
-    def status_of(self, found: StatefulSet) -> Mapping[str, object] | None:
+    def status_of(self, found: kinds.StatefulSet) -> Mapping[str, object] | None:
         """Count the pods."""
         metadata = found.metadata
         status = status_of(self.context.pods_of(metadata.uid), metadata.generation)
@@ -110,7 +112,7 @@ def install(context: SimulatorContext) -> None:
     """Add the controller to the manager."""
     (
         Builder(context.manager, "statefulset")
-        .for_(STATEFUL_SETS)
-        .owns(PODS)
+        .for_(kinds.STATEFUL_SETS)
+        .owns(kinds.PODS)
         .build(StatefulSets(context))
     )

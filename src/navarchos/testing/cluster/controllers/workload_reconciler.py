@@ -12,10 +12,8 @@ from navarchos.client import Conflict, NotFound, Resource, ignore_terminating_na
 from navarchos.informers import SharedInformer
 from navarchos.meta import Object
 from navarchos.runtime import DONE, Reconciler, Request, Result
+from navarchos.testing.cluster import kinds, options, pods
 from navarchos.testing.cluster.context import STATUS_DELAY, Debouncer, SimulatorContext, terminating
-from navarchos.testing.cluster.kinds import PODS, Pod
-from navarchos.testing.cluster.options import Agent
-from navarchos.testing.cluster.pods import Owner
 
 __all__ = ["PodControl", "WorkloadReconciler", "owner_of"]
 
@@ -27,14 +25,14 @@ class PodControl:
 
     def __init__(self, context: SimulatorContext) -> None:
         self._cache = context.pods
-        self._pods = context.writer(Agent.CONTROLLERS, PODS)
+        self._pods = context.writer(options.Agent.CONTROLLERS, kinds.PODS)
 
     def create(self, pod: Mapping[str, Any]) -> None:
         """Create a pod and add it to the cache."""
         # The next reconcile may run before the watch event and must see this pod.
         self._cache.observe_write(self._pods.create(pod, pod["metadata"]["namespace"]))
 
-    def delete(self, pod: Pod) -> None:
+    def delete(self, pod: kinds.Pod) -> None:
         """Delete a pod unless it is already deleted or replaced by one of the same name."""
         metadata = pod.metadata
         with suppress(NotFound, Conflict):
@@ -60,7 +58,7 @@ class WorkloadReconciler(Reconciler, Generic[W]):
         self.pods = PodControl(context)
         self._resource = resource
         self._cache = cache
-        self._writer = context.writer(Agent.CONTROLLERS, resource)
+        self._writer = context.writer(options.Agent.CONTROLLERS, resource)
         self._debouncer = Debouncer(STATUS_DELAY, context.clock)
 
     @abstractmethod
@@ -81,7 +79,7 @@ class WorkloadReconciler(Reconciler, Generic[W]):
             self.sync(found)
         return self._show(request, self.status_of(found))
 
-    def owner(self, found: W) -> Owner:
+    def owner(self, found: W) -> pods.Owner:
         """Return the owner reference of the workload."""
         return owner_of(self._resource, found)
 
@@ -100,7 +98,7 @@ class WorkloadReconciler(Reconciler, Generic[W]):
         return DONE
 
 
-def owner_of(resource: Resource[Any], found: Object) -> Owner:
+def owner_of(resource: Resource[Any], found: Object) -> pods.Owner:
     """Return the owner reference of an object."""
     metadata = found.metadata
-    return Owner(resource.api_version, resource.kind, metadata.name, metadata.uid)
+    return pods.Owner(resource.api_version, resource.kind, metadata.name, metadata.uid)
