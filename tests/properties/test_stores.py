@@ -63,7 +63,7 @@ moves = st.lists(
             st.just(("watch",)): 4,
             st.just(("list",)): 1,
             st.just(("bookmark",)): 2,
-            st.just(("tell",)): 2,
+            st.just(("report",)): 2,
             st.just(("observe late",)): 2,
         }
     ),
@@ -123,7 +123,7 @@ class LaggingWorld:
         self.queue.clear()
         self.overlay.replace(dict(self.truth), ResourceVersion(str(self.version)))
 
-    def tell(self, *, backwards: bool = False) -> None:
+    def report(self, *, backwards: bool = False) -> None:
         """Deliver the responses, for several threads possibly in reverse order."""
         for kind, obj in reversed(self.untold) if backwards else self.untold:
             if kind == "write":
@@ -153,14 +153,14 @@ def test_reads_never_fall_behind_own_writes_and_end_up_with_the_truth(moves: lis
                 world.list()
             case ("bookmark",):
                 world.bookmark()
-            case ("tell" | "observe late" as when,):
-                world.tell(backwards=when == "observe late")
+            case ("report" | "observe late" as when,):
+                world.report(backwards=when == "observe late")
         for key, obj in world.overlay.snapshot().items():
             seen = int(obj.metadata.resource_version)
             assert seen >= latest.get(key, 0), f"{key} went back in time"
             latest[key] = seen
             assert obj.metadata.uid not in world.hidden, f"{key} was deleted and came back"
-    world.tell()
+    world.report()
     while world.queue:
         world.watch()
     assert world.overlay.snapshot() == world.truth

@@ -222,7 +222,7 @@ def test_run_raises_the_error_that_crashed_the_informer(
 def test_a_closed_client_ends_the_informer(
     informer: SharedInformer[Any], source: FakeSource[Any]
 ) -> None:
-    source.fail("watch", Stopped("the client was closed"))  # type: ignore[arg-type]  # as it does
+    source.fail("watch", Stopped("the client was closed"))
     informer.run(StopToken())
     assert not informer.has_synced()
 
@@ -806,11 +806,12 @@ def test_a_handler_without_all_methods_is_refused(
         def on_update(self, old: Any, new: Any) -> None: ...
 
     partial: Any = Partial()
+    wrong: Any = Partial
     for add in (informer.add_handler, lambda each: FilteringHandler(each, passes=bool)):
         with pytest.raises(ConfigError, match="lacks on_add and on_delete; add them"):
             add(partial)
         with pytest.raises(ConfigError, match="it must be an instance, not a class"):
-            add(Partial)
+            add(wrong)
 
 
 def test_a_handler_that_is_an_empty_collection_is_called(
