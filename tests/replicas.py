@@ -74,7 +74,11 @@ class Replica:
         )
         self.manager = Manager(self.client, options=options)
         self.copier = Copier(self.manager.cached_client(CONFIG_MAPS), name)
-        ours = when(lambda found: found.metadata.namespace == namespace)
+
+        def is_ours(found: ConfigMap) -> bool:
+            return found.metadata.namespace == namespace
+
+        ours = when(is_ours)
         builder = Builder(self.manager, "copier").for_(CONFIG_MAPS, when=ours)
         builder.build(self.copier)
         self.stop = StopToken()

@@ -111,10 +111,10 @@ class Setting:
         # An object out of scope changes: only a bookmark shows that.
         made = self.writer.create({"metadata": {"name": "elsewhere"}}, "kube-system")
         version = made.metadata.resource_version
-        assert self.informer._progress.wait_for(lambda at: at.version == version, LIMIT)
+        assert self.informer._position.wait_for(lambda at: at.version == version, LIMIT)
 
     def wait_until_stale(self, timeout: float) -> bool:
-        return self.informer._progress.wait_for(lambda at: at.stale, timeout)
+        return self.informer._position.wait_for(lambda at: at.disconnected, timeout)
 
     def count(self, metric: str) -> float:
         found = self.instruments.registry.get_sample_value(

@@ -5,6 +5,7 @@ The models are written from the rules, without heaps, locks or threads.
 
 import random
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from hypothesis import settings
@@ -214,18 +215,17 @@ class DelayingQueueMachine(QueueMachine):
 
     def step(self, rand: random.Random) -> None:
         key = rand.choice("abcde")
-        rand.choice(
-            [
-                lambda: self.add(key),
-                lambda: self.add_after(key, rand.randint(-1, 6)),
-                lambda: self.add_rate_limited(key),
-                lambda: self.forget(key),
-                self.get,
-                self.get,
-                lambda: self.done(key),
-                lambda: self.advance(rand.randint(1, 3)),
-            ]
-        )()
+        steps: list[Callable[[], object]] = [
+            lambda: self.add(key),
+            lambda: self.add_after(key, rand.randint(-1, 6)),
+            lambda: self.add_rate_limited(key),
+            lambda: self.forget(key),
+            self.get,
+            self.get,
+            lambda: self.done(key),
+            lambda: self.advance(rand.randint(1, 3)),
+        ]
+        rand.choice(steps)()
 
         if self.drained is None and self.dirty & self.loans.keys() and rand.random() < 0.1:
             self.shut_down_with_drain()
@@ -256,6 +256,8 @@ class DelayingQueueMachine(QueueMachine):
 
 class PriorityQueueMachine(QueueMachine):
     """WQ-21 to WQ-26."""
+
+    queue: PriorityQueue[str]
 
     def __init__(self) -> None:
         super().__init__()
@@ -321,16 +323,15 @@ class PriorityQueueMachine(QueueMachine):
 
     def step(self, rand: random.Random) -> None:
         key = rand.choice("abcde")
-        rand.choice(
-            [
-                lambda: self.add(
-                    key, rand.randint(-1, 6), rand.random() < 0.3, rand.choice([-100, 0, 0, 1, 2])
-                ),
-                self.get,
-                lambda: self.done(key),
-                lambda: self.advance(rand.randint(1, 3)),
-            ]
-        )()
+        steps: list[Callable[[], object]] = [
+            lambda: self.add(
+                key, rand.randint(-1, 6), rand.random() < 0.3, rand.choice([-100, 0, 0, 1, 2])
+            ),
+            self.get,
+            lambda: self.done(key),
+            lambda: self.advance(rand.randint(1, 3)),
+        ]
+        rand.choice(steps)()
         if rand.random() < 0.2:
             self.forget(key)
 

@@ -24,6 +24,7 @@ from navarchos.client import (
 from navarchos.client.errors import error_from_status
 from navarchos.client.status import Status
 from navarchos.informers import Store, Tombstone, deletion_key
+from navarchos.informers.overlay import Overlay
 from navarchos.meta import Object, ObjectMeta, key_of
 from navarchos.testing import FakeClock
 from navarchos.testing.source import FakeSource, FakeStream
@@ -341,7 +342,9 @@ class Trial:
         """Check that the cache and every handler have the server's list."""
         objects = self.source.objects()
         assert self.informer.store.snapshot() == objects
-        assert self.informer.reader.snapshot() == objects, "no own write remains in the overlay"
+        overlay = self.informer.reader
+        assert isinstance(overlay, Overlay)
+        assert overlay.snapshot() == objects, "no own write remains in the overlay"
         check_index(self.informer.store, "value", by_value)
         check_index(self.informer.store, "namespace", lambda _: ["ns"])
         assert not self.informer.is_disconnected

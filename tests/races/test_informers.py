@@ -350,12 +350,11 @@ def test_reads_of_own_writes_never_go_back_while_the_watch_catches_up(
     run(write)
     last = 0
     while not done.is_set():
-        for read in (
-            lambda: overlay.get("ns/a"),
-            lambda: overlay.values()[0],
-            lambda: overlay.by_index("namespace", "ns")[0],
+        for found in (
+            overlay.get("ns/a"),
+            overlay.values()[0],
+            overlay.by_index("namespace", "ns")[0],
         ):
-            found = read()
             assert found is not None
             assert found.value >= last
             last = found.value
@@ -480,15 +479,14 @@ class Hammer:
 
     def disturb(self, rand: random.Random) -> None:
         source, expired = self.source, WatchExpired("things", "too old")
-        rand.choice(
-            [
-                source.end_watches,
-                source.break_watches,
-                source.compact,
-                lambda: source.fail_watches(expired),
-                lambda: self.informer._reflector.relist(source.version),
-            ]
-        )()
+        steps: list[Callable[[], object]] = [
+            source.end_watches,
+            source.break_watches,
+            source.compact,
+            lambda: source.fail_watches(expired),
+            lambda: self.informer._reflector.relist(source.version),
+        ]
+        rand.choice(steps)()
 
     def look(self, rand: random.Random) -> None:
         match rand.randrange(3):

@@ -45,7 +45,8 @@ class Sources:
         if resource.plural in self.broken:
             source.fail("watch", *[ConnectionError("down")] * 99)
             source.fail("list", *[ConnectionError("down")] * 99)
-        self.before.get(resource.plural, lambda source: None)(source)
+        if resource.plural in self.before:
+            self.before[resource.plural](source)
         self.made[resource.plural] = source
         return source
 
@@ -67,6 +68,10 @@ NODES = Resource("", "v1", "nodes", "Node", namespaced=False, type=Object)
 
 def box(name: str, namespace: str = "ns", *, colour: str = "") -> Wide:
     return Wide(metadata=ObjectMeta(name=name, namespace=namespace), colour=colour)
+
+
+def colour_of(box: Wide) -> list[str]:
+    return [box.colour]
 
 
 @pytest.fixture
@@ -307,7 +312,7 @@ def test_some_namespaces_are_read_as_one_and_others_are_refused(
     assert [str(obj.metadata.key) for obj in lister.list()] == ["one/a", "two/b"]
     assert lister.list(namespace="two") == [lister.get("b", "two")]
     assert lister.find("a", "two") is None
-    colours = field_index("colour", lambda obj: [obj.colour])
+    colours = field_index("colour", colour_of)
     for namespace in ("one", "two"):
         factory.informer(BOXES, namespace=namespace, indexers=colours)
     assert len(lister.list(fields={"colour": "red"})) == 2

@@ -513,7 +513,7 @@ def test_a_list_that_cannot_be_stored_fails_the_round_and_counts_for_nothing(
     source.put(thing("a"))
     heard: list[Exception] = []
 
-    class Unique(type(thing("a")), frozen=True):  # type: ignore[misc]  # of a fixture
+    class Unique(type(thing("a")), frozen=True):  # type: ignore[misc, call-arg]  # the type comes from a fixture
         def __deepcopy__(self, memo: object) -> Any:
             raise TypeError("there is only one of it")
 
@@ -683,12 +683,13 @@ def test_a_cache_is_stale_from_the_loss_of_its_watch_to_the_next_one(
         source.fail("watch", api_error(403))
         source.break_watches()
 
-    for loss in (
-        lambda: source.fail_watches(api_error(429, "TooManyRequests")),
-        lambda: source.fail_watches(api_error(500)),
-        refuse,
-        forbid,
-    ):
+    def throttle() -> None:
+        source.fail_watches(api_error(429, "TooManyRequests"))
+
+    def break_server() -> None:
+        source.fail_watches(api_error(500))
+
+    for loss in (throttle, break_server, refuse, forbid):
         loss()
         fake_clock.settle()
         assert is_disconnected()

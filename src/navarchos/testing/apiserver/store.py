@@ -435,5 +435,5 @@ def _notify_listener(listener: Callable[[Change], None], change: Change) -> None
         _log.error(
             "store_listener_failed",
             resource=change.resource.plural,
-            exception=traceback_of(error),
+            error=traceback_of(error),
         )
