@@ -6,7 +6,7 @@ from typing import Final
 from tests.model.scheduling import Process, Scheduler
 
 from navarchos.leaderelection import LeaseTiming
-from navarchos.testing.apiserver.handler import Call
+from navarchos.testing.apiserver.handler import ApiCall
 from navarchos.testing.apiserver.store import Change
 
 __all__ = ["LEASE", "LEASES", "TIMING", "LeaseWatcher", "is_guarded"]
@@ -24,7 +24,7 @@ _FREE: Final = frozenset({LEASES, "events"})
 _READS: Final = frozenset({"get", "list", "watch"})
 
 
-def is_guarded(call: Call) -> bool:
+def is_guarded(call: ApiCall) -> bool:
     """Return whether only a leader may send this request."""
     return call.verb not in _READS and call.resource not in _FREE
 
@@ -48,7 +48,7 @@ class LeaseWatcher:
         self.holder = str(spec.get("holderIdentity") or "")
         self._renewed_at = self._scheduler.seconds
 
-    def about_to_write(self, process: Process, call: Call) -> None:
+    def about_to_write(self, process: Process, call: ApiCall) -> None:
         """Check a write that is sent or arrives: only the holder of a valid lease may write."""
         if not is_guarded(call):
             return

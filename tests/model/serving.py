@@ -20,14 +20,14 @@ from navarchos.testing.apiserver.access import AccessControl
 from navarchos.testing.apiserver.builtin import builtin_kinds
 from navarchos.testing.apiserver.custom import CustomKinds
 from navarchos.testing.apiserver.garbage_collector import GarbageCollector
-from navarchos.testing.apiserver.handler import Call, route, serve
+from navarchos.testing.apiserver.handler import ApiCall, route, serve
 from navarchos.testing.apiserver.in_memory import buffered, read_request
 from navarchos.testing.apiserver.kinds import Kinds
 from navarchos.testing.apiserver.objects import encode
 from navarchos.testing.apiserver.request_pipeline import error_response
-from navarchos.testing.apiserver.requests import Request, Response, negotiate, read_list_options
+from navarchos.testing.apiserver.requests import ApiResponse, Request, negotiate, read_list_options
 from navarchos.testing.apiserver.status import StatusError
-from navarchos.testing.apiserver.store import BucketId, Change, Store
+from navarchos.testing.apiserver.store import BucketId, Change, ObjectStore
 from navarchos.testing.apiserver.watches import WatchLines
 from navarchos.testing.apiserver.writes import Api, WriteOptions, create
 
@@ -53,11 +53,11 @@ class TooSlow(Exception):
 class Trouble(Protocol):
     """Decides which faults the requests of a process meet."""
 
-    def leaving(self, process: Process, call: Call) -> None:
+    def leaving(self, process: Process, call: ApiCall) -> None:
         """See a request that leaves its process. It may still fail to arrive."""
         ...
 
-    def before(self, process: Process, call: Call, asked: Request) -> None:
+    def before(self, process: Process, call: ApiCall, asked: Request) -> None:
         """See a request that is about to be served.
 
         Raises:
@@ -68,7 +68,7 @@ class Trouble(Protocol):
         """
         ...
 
-    def after(self, process: Process, call: Call) -> None:
+    def after(self, process: Process, call: ApiCall) -> None:
         """See a request that has been served, before its answer arrives.
 
         Raises:
@@ -100,7 +100,7 @@ class Server:
         make_uid: Callable[[], str],
     ) -> None:
         self.scheduler = scheduler
-        self.store = Store(clock=_StoreClock(scheduler))
+        self.store = ObjectStore(clock=_StoreClock(scheduler))
         self.kinds = Kinds(builtin_kinds())
         self.api = Api(self.store, self.kinds, AccessControl(self.store, rbac=False), make_uid)
         self.collector = GarbageCollector(self.api)
@@ -121,7 +121,9 @@ class Server:
             options = WriteOptions(field_validation="Strict", keep_status=True)
             create(self.api, kind, namespace, dict(manifest), options)
 
-    def request(self, method: str, path: str, body: Any = None, *, agent: str = "user") -> Response:
+    def request(
+        self, method: str, path: str, body: Any = None, *, agent: str = "user"
+    ) -> ApiResponse:
         """Serve a request at once. A refusal is returned as a response too."""
         content = "application/merge-patch+json" if method == "PATCH" else "application/json"
         raw = b"" if body is None else encode(body)
@@ -130,7 +132,7 @@ class Server:
         try:
             return serve(self.api, route(self.api, request), request)
         except StatusError as error:
-            return Response(error.code, encode(error.to_json()))
+            return ApiResponse(error.code, encode(error.to_json()))
 
     def collect(self) -> None:
         """Run the garbage collector."""
@@ -244,7 +246,7 @@ class Connection:
         if stop is not None and stop.is_set():
             raise Stopped(stop.reason or "stopped")
 
-    def _watch(self, call: Call, asked: Request, request: HttpRequest) -> "_WatchAnswer":
+    def _watch(self, call: ApiCall, asked: Request, request: HttpRequest) -> "_WatchAnswer":
         assert call.target is not None
         options = read_list_options(asked.query, call.target.kind)
         lines = WatchLines(
@@ -353,7 +355,7 @@ class _WatchAnswer:
         return lines
 
 
-def _routed(api: Api, asked: Request) -> Call | StatusError:
+def _routed(api: Api, asked: Request) -> ApiCall | StatusError:
     try:
         return route(api, asked)
     except StatusError as error:

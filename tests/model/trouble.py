@@ -11,7 +11,7 @@ from tests.model.leading import LEASES, is_guarded
 from tests.model.scheduling import Killed, Process, Scheduler
 from tests.model.serving import Cut, Lost, TooSlow
 
-from navarchos.testing.apiserver.handler import Call
+from navarchos.testing.apiserver.handler import ApiCall
 from navarchos.testing.apiserver.requests import Request
 from navarchos.testing.apiserver.status import StatusError
 
@@ -66,11 +66,11 @@ class Shaken:
         self._trace = trace
         self._judge = judge
 
-    def leaving(self, process: Process, call: Call) -> None:
+    def leaving(self, process: Process, call: ApiCall) -> None:
         """See a request that leaves its process."""
         self._judge.lease.about_to_write(process, call)
 
-    def before(self, process: Process, call: Call, asked: Request) -> None:
+    def before(self, process: Process, call: ApiCall, asked: Request) -> None:
         """See a request that is about to be served."""
         self.requests[process.name] += 1
         number = self.requests[process.name]
@@ -91,7 +91,7 @@ class Shaken:
         if call.resource != LEASES:  # it would fill the trace
             self._trace.add(process.name, f"#{number} {what}")
 
-    def after(self, process: Process, call: Call) -> None:
+    def after(self, process: Process, call: ApiCall) -> None:
         """See a request that has been served."""
         number = self.requests[process.name]
         if self.kill_after == (process.name, number):
@@ -132,13 +132,13 @@ class Shaken:
         self._held.clear()
         self._silent.clear()
 
-    def _is_silent(self, process: Process, call: Call) -> bool:
+    def _is_silent(self, process: Process, call: ApiCall) -> bool:
         until, only_leases = self._silent.get(process, (0.0, False))
         if self._scheduler.seconds >= until or call.verb == "watch":
             return False
         return call.resource == LEASES or not only_leases
 
-    def _shake(self, process: Process, call: Call, what: str) -> None:
+    def _shake(self, process: Process, call: ApiCall, what: str) -> None:
         if not self.rate or self._rand.random() >= self.rate:
             return
         self._judge.disturbed(self._scheduler.seconds + 2.0)
@@ -155,7 +155,7 @@ class Shaken:
         details = {"retryAfterSeconds": wait} if wait else None
         raise StatusError(code, _CODES[code], "by the model", details=details, retry_after=wait)
 
-    def _judge_eviction(self, call: Call, asked: Request) -> None:
+    def _judge_eviction(self, call: ApiCall, asked: Request) -> None:
         is_deletion = call.verb == "delete" and call.resource == "pods"
         if call.target is not None and (call.verb == "evict" or is_deletion):
             body: Any = msgspec.json.decode(asked.body) if asked.body else {}
@@ -168,7 +168,7 @@ class Shaken:
         raise Killed
 
 
-def _words(call: Call, asked: Request) -> str:
+def _words(call: ApiCall, asked: Request) -> str:
     target = call.target
     if target is None:
         return f"{call.verb} {asked.path}"

@@ -45,7 +45,7 @@ class RateLimiter(Protocol[K_contra]):
         ...
 
 
-class _Failures(Generic[K]):
+class _FailureCounts(Generic[K]):
     """Counts failures by key, for the limiters that limit each key separately."""
 
     def __init__(self) -> None:
@@ -73,7 +73,7 @@ class _Failures(Generic[K]):
             raise unhashable(key) from None
 
 
-class ItemExponential(_Failures[K]):
+class ItemExponential(_FailureCounts[K]):
     """Doubles the delay of a key with each failure: `base * 2**failures`, at most `cap`.
 
     Args:
@@ -93,7 +93,7 @@ class ItemExponential(_Failures[K]):
         return float(min(self._base * 2.0 ** min(self._count(key), _DOUBLINGS), self._cap))
 
 
-class ItemFastSlow(_Failures[K]):
+class ItemFastSlow(_FailureCounts[K]):
     """A short delay for the first failures of a key, a long one from then on.
 
     Args:

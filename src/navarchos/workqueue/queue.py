@@ -50,7 +50,7 @@ class Fifo(deque[K]):
         """Keep the place."""
 
 
-class _Drain:
+class _QueueDrain:
     """A thread that waits until the loans are closed."""
 
     __slots__ = ("drained",)
@@ -99,7 +99,7 @@ class WorkQueue(BaseQueue[K]):
         # While draining: keys that were dirty when their loans closed, to be processed again.
         self._requeued_in_drain: set[K] = set()
         self._draining = False  # a thread waits, or waited, for the loans to be closed
-        self._drains: list[_Drain] = []  # threads that wait: there is a loan or a requeued key
+        self._drains: list[_QueueDrain] = []  # threads that wait: there is a loan or a requeued key
         if self._metrics is not None:
             self._metrics.show_depth(self._dirty.__len__)
 
@@ -213,7 +213,7 @@ class WorkQueue(BaseQueue[K]):
             self._close_locked()
             if not self._loans and not self._requeued_in_drain:
                 return True
-            drain = _Drain()
+            drain = _QueueDrain()
             self._drains.append(drain)
             while drain.drained is None:
                 left = None if deadline is None else deadline - self._clock.monotonic()

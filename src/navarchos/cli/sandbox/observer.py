@@ -23,22 +23,22 @@ __all__ = ["LogLine", "NodeView", "Observer", "Snapshot"]
 ROLE_LABEL: Final = "kubernetes.io/role"
 
 
-class _PodSpec(msgspec.Struct, frozen=True, rename="camel"):
+class _ObservedPodSpec(msgspec.Struct, frozen=True, rename="camel"):
     node_name: str = ""
 
 
 @prepare_decoding
 class _Pod(Object, frozen=True):
-    spec: _PodSpec = _PodSpec()
+    spec: _ObservedPodSpec = _ObservedPodSpec()
 
 
-class _NodeSpec(msgspec.Struct, frozen=True):
+class _ObservedNodeSpec(msgspec.Struct, frozen=True):
     unschedulable: bool = False
 
 
 @prepare_decoding
 class _Node(Object, frozen=True):
-    spec: _NodeSpec = _NodeSpec()
+    spec: _ObservedNodeSpec = _ObservedNodeSpec()
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,10 +49,10 @@ __all__ = [
     "Action",
     "AdoptDrain",
     "CordonNode",
-    "Decision",
+    "DrainDecision",
+    "DrainObservation",
     "DropOwnership",
     "EvictPods",
-    "Observation",
     "Read",
     "ReleaseDrain",
     "Report",
@@ -106,7 +106,7 @@ class Read(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Observation:
+class DrainObservation:
     """What one reconcile knows.
 
     Attributes:
@@ -292,7 +292,7 @@ Action = AdoptDrain | CordonNode | DropOwnership | UncordonNode | ReleaseDrain |
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class DrainDecision:
     """What one reconcile does.
 
     Attributes:
@@ -308,7 +308,7 @@ class Decision:
     is_over: bool = False
 
 
-def decide(seen: Observation) -> Decision | Read:
+def decide(seen: DrainObservation) -> DrainDecision | Read:
     """Return what to do, or what to read first."""
     if seen.drain.metadata.deletion_timestamp is not None:
         return _release(seen.drain)
@@ -323,21 +323,21 @@ def decide(seen: Observation) -> Decision | Read:
     return _decide_active(seen, seen.node, seen.cordon, seen.settings)
 
 
-def _release(drain: api.NodeDrain) -> Decision:
+def _release(drain: api.NodeDrain) -> DrainDecision:
     if DRAIN_FINALIZER not in drain.metadata.finalizers:
-        return Decision(is_over=True)
+        return DrainDecision(is_over=True)
     undo = (UncordonNode(),) if drain.spec.uncordon_on_delete else ()
-    return Decision((*undo, ReleaseDrain()), is_over=True)
+    return DrainDecision((*undo, ReleaseDrain()), is_over=True)
 
 
-def _end(report: Report) -> Decision:
-    return Decision(report=report, is_over=True)
+def _end(report: Report) -> DrainDecision:
+    return DrainDecision(report=report, is_over=True)
 
 
-def _recheck(seen: Observation) -> Decision | Read:
+def _recheck(seen: DrainObservation) -> DrainDecision | Read:
     """Look for pods that were bound after the node had been drained (OP-44)."""
     is_due, requeue_after = next_recheck(seen.drain.status, seen.now)
-    done = Decision(requeue_after=requeue_after, is_over=True)
+    done = DrainDecision(requeue_after=requeue_after, is_over=True)
     if not is_due or seen.is_suspended or isinstance(seen.settings, ConfigError):
         return done
     has_late_pods = seen.plan is not None and bool(seen.plan.evict or seen.plan.wait)
@@ -351,7 +351,7 @@ def _recheck(seen: Observation) -> Decision | Read:
             return read
         if not is_so:
             return done
-    return Decision(report=Report.REOPENED, requeue_after=REQUEUE_SOON)
+    return DrainDecision(report=Report.REOPENED, requeue_after=REQUEUE_SOON)
 
 
 def _may_reopen(drain: api.NodeDrain) -> bool:
@@ -375,31 +375,31 @@ def next_recheck(status: api.NodeDrainStatus, now: datetime) -> tuple[bool, floa
 
 
 def _decide_active(
-    seen: Observation, node: Node, cordon: CordonDecision, settings: DrainSettings
-) -> Decision | Read:
+    seen: DrainObservation, node: Node, cordon: CordonDecision, settings: DrainSettings
+) -> DrainDecision | Read:
     if DRAIN_FINALIZER not in seen.drain.metadata.finalizers or not seen.drain.spec.node_uid:
-        return Decision((AdoptDrain(node.metadata.uid),), requeue_after=REQUEUE_SOON)
+        return DrainDecision((AdoptDrain(node.metadata.uid),), requeue_after=REQUEUE_SOON)
     has_begun = seen.drain.status.has_begun
     if seen.is_suspended and not has_begun:
-        return Decision(report=Report.PENDING)
+        return DrainDecision(report=Report.PENDING)
     match cordon.step:
         case CordonStep.NOTHING:
             return _decide_pods(seen, settings)
         case CordonStep.DROP_OWNERSHIP:
-            return Decision((DropOwnership(node),), Report.CORDON, _soon(seen))
+            return DrainDecision((DropOwnership(node),), Report.CORDON, _soon(seen))
         case CordonStep.CORDON if seen.status_wait > 0:
             # Status records how often the node was cordoned. Without that record the drain
             # would cordon a node again and again that a user uncordons.
-            return Decision(requeue_after=seen.status_wait)
+            return DrainDecision(requeue_after=seen.status_wait)
         case CordonStep.CORDON:
             # The first status is written with the pods, which are listed after the cordon.
             report = Report.CORDON if has_begun else None
-            return Decision((CordonNode(node, cordon.message),), report, REQUEUE_SOON)
+            return DrainDecision((CordonNode(node, cordon.message),), report, REQUEUE_SOON)
         case _:
             assert_never(cordon.step)
 
 
-def _decide_pods(seen: Observation, settings: DrainSettings) -> Decision | Read:
+def _decide_pods(seen: DrainObservation, settings: DrainSettings) -> DrainDecision | Read:
     if Read.PODS not in seen.reads:
         return Read.PODS
     has_begun = seen.drain.status.has_begun
@@ -408,7 +408,7 @@ def _decide_pods(seen: Observation, settings: DrainSettings) -> Decision | Read:
     if (not has_begun or seen.is_drained) and Read.LIVE_PODS not in seen.reads:
         return Read.LIVE_PODS
     if seen.plan is None:
-        return Decision(requeue_after=_REQUEUE_UNSYNCED)
+        return DrainDecision(requeue_after=_REQUEUE_UNSYNCED)
     if not has_begun and seen.plan.refuse:
         return _end(Report.PODS_REFUSED)
     if seen.is_drained:
@@ -417,10 +417,10 @@ def _decide_pods(seen: Observation, settings: DrainSettings) -> Decision | Read:
 
 
 def _decide_evictions(
-    seen: Observation, plan: DrainPlan, settings: DrainSettings
-) -> Decision | Read:
+    seen: DrainObservation, plan: DrainPlan, settings: DrainSettings
+) -> DrainDecision | Read:
     if seen.must_store_first:
-        return Decision(report=Report.PROGRESS, requeue_after=_soon(seen))
+        return DrainDecision(report=Report.PROGRESS, requeue_after=_soon(seen))
     if seen.is_timed_out and _ends_on_timeout(settings):
         return _end(Report.TIMED_OUT)
     delays = _time_triggers(seen, plan, settings)
@@ -437,10 +437,10 @@ def _decide_evictions(
         if batch.requests and not seen.is_halted:
             # A new node of the same name may have replaced the one in the cache. The next
             # reconcile reports what came of the requests.
-            evict = Decision((EvictPods(batch.requests, settings),), None, REQUEUE_SOON)
+            evict = DrainDecision((EvictPods(batch.requests, settings),), None, REQUEUE_SOON)
             return evict if Read.LIVE_NODE in seen.reads else Read.LIVE_NODE
         delays += [batch.next_in] if batch.next_in is not None else []
-    return Decision(report=Report.PROGRESS, requeue_after=min(delays, default=None))
+    return DrainDecision(report=Report.PROGRESS, requeue_after=min(delays, default=None))
 
 
 def _ends_on_timeout(settings: DrainSettings) -> bool:
@@ -453,7 +453,7 @@ def _ends_on_timeout(settings: DrainSettings) -> bool:
             assert_never(settings.on_timeout)
 
 
-def _time_triggers(seen: Observation, plan: DrainPlan, settings: DrainSettings) -> list[float]:
+def _time_triggers(seen: DrainObservation, plan: DrainPlan, settings: DrainSettings) -> list[float]:
     """Return the seconds until each instant at which time alone changes the decision.
 
     The retries of evictions are not included.
@@ -474,6 +474,6 @@ def _time_triggers(seen: Observation, plan: DrainPlan, settings: DrainSettings) 
     return delays
 
 
-def _soon(seen: Observation) -> float:
+def _soon(seen: DrainObservation) -> float:
     """Return the seconds until the reconcile that follows the write of the status."""
     return max(REQUEUE_SOON, seen.status_wait)

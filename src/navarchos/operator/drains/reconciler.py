@@ -130,7 +130,7 @@ class DrainReconciler(Reconciler):
 
     # Observe
 
-    def _observe(self, drain: api.NodeDrain) -> decisions.Observation:
+    def _observe(self, drain: api.NodeDrain) -> decisions.DrainObservation:
         """Return the observation as far as it needs no request."""
         remembered = self._memory.of(drain.metadata.name)
         clock, is_suspended = self._parts.clock, self._parts.is_suspended
@@ -138,7 +138,7 @@ class DrainReconciler(Reconciler):
             settings: DrainSettings | ConfigError = DrainSettings.from_spec(drain.spec)
         except ConfigError as error:
             settings = error
-        return decisions.Observation(
+        return decisions.DrainObservation(
             drain=drain,
             settings=settings,
             now=clock.now().replace(microsecond=0),
@@ -152,7 +152,9 @@ class DrainReconciler(Reconciler):
             status_wait=remembered.status_wait,
         )
 
-    def _read(self, seen: decisions.Observation, read: decisions.Read) -> decisions.Observation:
+    def _read(
+        self, seen: decisions.DrainObservation, read: decisions.Read
+    ) -> decisions.DrainObservation:
         """Return the observation with one more read."""
         seen = replace(seen, reads=seen.reads | {read})
         match read:
@@ -172,8 +174,8 @@ class DrainReconciler(Reconciler):
                 assert_never(read)
 
     def _with_plan(
-        self, seen: decisions.Observation, read: Callable[..., DrainPlan | None]
-    ) -> decisions.Observation:
+        self, seen: decisions.DrainObservation, read: Callable[..., DrainPlan | None]
+    ) -> decisions.DrainObservation:
         if isinstance(seen.settings, ConfigError):
             return seen
         plan = read(seen.drain, seen.settings.options, seen.now)
@@ -184,7 +186,7 @@ class DrainReconciler(Reconciler):
     # Act
 
     def _act(
-        self, seen: decisions.Observation, actions: tuple[decisions.Action, ...]
+        self, seen: decisions.DrainObservation, actions: tuple[decisions.Action, ...]
     ) -> ApiError | None:
         """Carry out the actions; return the error if the server refuses to cordon the node."""
         drain = seen.drain
@@ -245,7 +247,7 @@ class DrainReconciler(Reconciler):
     # Persist
 
     def _persist(
-        self, seen: decisions.Observation, report: decisions.Report, refusal: ApiError | None
+        self, seen: decisions.DrainObservation, report: decisions.Report, refusal: ApiError | None
     ) -> float:
         """Write the status, unless it is stored already or it is too early.
 

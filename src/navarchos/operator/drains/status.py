@@ -12,7 +12,7 @@ from navarchos.errors import ConfigError
 from navarchos.meta import format_time
 from navarchos.operator.api import v1alpha1 as api
 from navarchos.operator.drains import batch
-from navarchos.operator.drains.decide import Observation, Report, owner_key
+from navarchos.operator.drains.decide import DrainObservation, Report, owner_key
 from navarchos.operator.reasons import ConditionType, CordonReason, Reason
 from navarchos.runtime.conditions import Condition, is_true, set_condition
 
@@ -37,7 +37,9 @@ MAX_BLOCKERS: Final = 50
 """The maximum number of blocked pods that status lists; the others are only counted."""
 
 
-def compute_status(seen: Observation, report: Report, message: str = "") -> api.NodeDrainStatus:
+def compute_status(
+    seen: DrainObservation, report: Report, message: str = ""
+) -> api.NodeDrainStatus:
     """Return the status after a reconcile.
 
     Args:
@@ -72,7 +74,7 @@ def compute_status(seen: Observation, report: Report, message: str = "") -> api.
 
 
 def _with_work(
-    status: api.NodeDrainStatus, seen: Observation, report: Report
+    status: api.NodeDrainStatus, seen: DrainObservation, report: Report
 ) -> api.NodeDrainStatus:
     plan, settings, now = seen.plan, seen.settings, seen.now
     if plan is None or isinstance(settings, ConfigError):
@@ -103,13 +105,13 @@ def _with_work(
     )
 
 
-def _with_pause(status: api.NodeDrainStatus, seen: Observation) -> api.NodeDrainStatus:
+def _with_pause(status: api.NodeDrainStatus, seen: DrainObservation) -> api.NodeDrainStatus:
     if seen.is_suspended:
         return paused(status, now=seen.now)
     return resumed(status, seen.started_at, now=seen.now)
 
 
-def _with_cordon(status: api.NodeDrainStatus, seen: Observation) -> api.NodeDrainStatus:
+def _with_cordon(status: api.NodeDrainStatus, seen: DrainObservation) -> api.NodeDrainStatus:
     cordon = seen.cordon
     if cordon is None:
         return status
@@ -406,7 +408,7 @@ def completed(
     )
 
 
-def _reopened(seen: Observation) -> api.NodeDrainStatus:
+def _reopened(seen: DrainObservation) -> api.NodeDrainStatus:
     """Return the status of a completed drain on whose node late pods were found.
 
     Its timeout starts again: the late pods must not fail because of the time that the first

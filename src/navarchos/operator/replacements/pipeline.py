@@ -100,37 +100,37 @@ class Pipeline:
             return self._save(replacement, seen.replacement.status)
         return self._save(replacement, self._act(seen, decision))
 
-    def _observe(self, replacement: api.NodeReplacement) -> decisions.Observation:
+    def _observe(self, replacement: api.NodeReplacement) -> decisions.StepObservation:
         """Read the objects that the current step decides from."""
         step = replacement.status.current
         match step:
             case api.Step.WAITING:
-                return decisions.Observation(replacement, node=self._node(replacement))
+                return decisions.StepObservation(replacement, node=self._node(replacement))
             case api.Step.RESERVED:
                 if (drain := self._own_drain(replacement)) is not None:
                     return self._with_report(replacement, drain)
                 if self._is_abandoned(replacement):
-                    return decisions.Observation(replacement, is_abandoned=True)
+                    return decisions.StepObservation(replacement, is_abandoned=True)
                 # The drain itself asks the API server before it changes the node.
-                return decisions.Observation(replacement, node=self._node(replacement))
+                return decisions.StepObservation(replacement, node=self._node(replacement))
             case api.Step.CORDONED | api.Step.DRAINING | api.Step.RELEASING:
                 return self._with_report(replacement, self._own_drain(replacement))
             case api.Step.DONE | api.Step.FAILED:
-                return decisions.Observation(replacement)
+                return decisions.StepObservation(replacement)
             case _:
                 assert_never(step)
 
     def _with_report(
         self, replacement: api.NodeReplacement, drain: api.NodeDrain | None
-    ) -> decisions.Observation:
+    ) -> decisions.StepObservation:
         if drain is None:
-            return decisions.Observation(replacement)
+            return decisions.StepObservation(replacement)
         status = statuses.with_drain_report(replacement, drain, self._clock.now())
-        return decisions.Observation(msgspec.structs.replace(replacement, status=status), drain)
+        return decisions.StepObservation(msgspec.structs.replace(replacement, status=status), drain)
 
     def _decide(
-        self, observed: decisions.Observation
-    ) -> tuple[decisions.Observation, decisions.RecordNodeUid | decisions.Action]:
+        self, observed: decisions.StepObservation
+    ) -> tuple[decisions.StepObservation, decisions.RecordNodeUid | decisions.Action]:
         """Return the first decision that is not `Advance`, and the replacement in that step."""
         deadline = _deadline(observed.drain)
         decision: decisions.Decision = decide(observed)
@@ -139,7 +139,7 @@ class Pipeline:
             status = statuses.advanced_status(
                 replacement, decision.to, self._clock.now(), deadline=deadline
             )
-            observed = decisions.Observation(
+            observed = decisions.StepObservation(
                 msgspec.structs.replace(replacement, status=status), observed.drain
             )
             decision = decide(observed)
@@ -179,7 +179,7 @@ class Pipeline:
         return drain if drain is not None and attempt_drain.belongs_to(drain, replacement) else None
 
     def _act(
-        self, observed: decisions.Observation, action: decisions.Action
+        self, observed: decisions.StepObservation, action: decisions.Action
     ) -> api.NodeReplacementStatus:
         """Carry out an action, and return the status that is true afterwards."""
         now, replacement, drain = self._clock.now(), observed.replacement, observed.drain

@@ -109,7 +109,7 @@ def _go_value(value: objects.JsonValue) -> str:
     return value if isinstance(value, str) else objects.encode(value).decode()
 
 
-class _Loader(yaml.SafeLoader):
+class _YamlLoader(yaml.SafeLoader):
     """Loads YAML as the API does: times stay strings, and repeated keys are recorded."""
 
     def __init__(self, stream: Any) -> None:
@@ -126,7 +126,7 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-_Loader.yaml_implicit_resolvers = {
+_YamlLoader.yaml_implicit_resolvers = {
     first: [(tag, pattern) for tag, pattern in resolvers if tag != _TIME_TAG]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
@@ -157,7 +157,7 @@ def read_configuration(raw: bytes, options: bodies.WriteOptions) -> objects.Json
 
 def _read_yaml(raw: bytes) -> tuple[objects.JsonValue, list[str]]:
     try:
-        loader = _Loader(raw)
+        loader = _YamlLoader(raw)
         try:
             return loader.get_single_data(), loader.repeated
         finally:
@@ -291,8 +291,8 @@ def _last_applied(config: objects.JsonObject) -> str:
 def _without_client_side_conflicts(
     write: field_manager.FieldWrite,
     live: objects.JsonObject,
-    conflicts: dict[managed_fields.Manager, fieldsets.FieldSet],
-) -> dict[managed_fields.Manager, fieldsets.FieldSet]:
+    conflicts: dict[managed_fields.FieldManager, fieldsets.FieldSet],
+) -> dict[managed_fields.FieldManager, fieldsets.FieldSet]:
     """Return the conflicts without the remains of client-side apply.
 
     kubectl may take fields that it applied client-side before and that no other manager has changed
@@ -331,7 +331,9 @@ def _check_configuration(kind: kinds.Kind, config: objects.JsonObject) -> None:
         )
 
 
-def _conflict(fields: dict[managed_fields.Manager, fieldsets.FieldSet]) -> statuses.StatusError:
+def _conflict(
+    fields: dict[managed_fields.FieldManager, fieldsets.FieldSet],
+) -> statuses.StatusError:
     """Return the 409 with the texts of apimachinery, managedfields, conflict.go."""
     found = [
         (manager, fieldsets.path_text(path))

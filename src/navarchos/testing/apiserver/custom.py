@@ -20,8 +20,8 @@ from navarchos.testing.apiserver.kinds import (
     CustomKind,
     Kind,
     Kinds,
+    KindStrategy,
     PrinterColumn,
-    Strategy,
     version_order,
 )
 from navarchos.testing.apiserver.names import dns_subdomain
@@ -32,7 +32,7 @@ from navarchos.testing.apiserver.schema import (
     prune,
     schema_from_openapi,
 )
-from navarchos.testing.apiserver.store import BucketId, Change, Store
+from navarchos.testing.apiserver.store import BucketId, Change, ObjectStore
 from navarchos.testing.apiserver.types import TYPES
 
 __all__ = [
@@ -63,7 +63,7 @@ class CustomKinds:
     to the request that wrote it.
     """
 
-    def __init__(self, store: Store, kinds: Kinds) -> None:
+    def __init__(self, store: ObjectStore, kinds: Kinds) -> None:
         self._store = store
         self._kinds = kinds
 
@@ -223,7 +223,7 @@ def _deprecation(definition: objects.JsonObject, version: objects.JsonObject) ->
     return f"{group}/{name} {kind} is deprecated{instead}"
 
 
-def _strategy(schema: Schema) -> Strategy:
+def _strategy(schema: Schema) -> KindStrategy:
     body = Schema(
         type="object",
         properties={k: v for k, v in schema.properties.items() if k != "metadata"},
@@ -246,7 +246,7 @@ def _strategy(schema: Schema) -> Strategy:
     ) -> list[statuses.FieldError]:
         return validation.validate_update(new, old, body)
 
-    return Strategy(
+    return KindStrategy(
         name_rule=dns_subdomain,
         generation=True,
         unconditional_update=False,

@@ -64,14 +64,14 @@ def wants_aggregated(accept: str) -> bool:
     )
 
 
-def discover(path: str, accept: str, kinds: Kinds) -> requests.Response | None:
+def discover(path: str, accept: str, kinds: Kinds) -> requests.ApiResponse | None:
     """Return the response to a discovery path; `None` for other paths."""
     parts = path.strip("/").split("/")
     if parts[0] not in {"api", "apis"} or len(parts) > 3:
         return None
     if len(parts) == 1 and wants_aggregated(accept):
         answer = requests.json_response(_aggregated(kinds, core=parts[0] == "api"))
-        return requests.Response(200, answer.body, AGGREGATED)
+        return requests.ApiResponse(200, answer.body, AGGREGATED)
     if parts == ["api"]:
         return requests.json_response(_CORE_VERSIONS)
     if parts == ["apis"]:
@@ -82,7 +82,7 @@ def discover(path: str, accept: str, kinds: Kinds) -> requests.Response | None:
     return _group_document(parts, kinds)
 
 
-def _group_document(parts: list[str], kinds: Kinds) -> requests.Response | None:
+def _group_document(parts: list[str], kinds: Kinds) -> requests.ApiResponse | None:
     if parts[0] == "api":
         return requests.json_response(_resources(kinds, "", "v1")) if parts[1:] == ["v1"] else None
     versions = kinds.versions(parts[1])
@@ -153,7 +153,7 @@ def _storage_hash(kind: Kind) -> str:
     return base64.b64encode(hashlib.sha256(named.encode()).digest()[:8]).decode()
 
 
-class _Subresource(NamedTuple):
+class _ServedSubresource(NamedTuple):
     """A subresource, and the kind that represents it."""
 
     name: str
@@ -163,16 +163,18 @@ class _Subresource(NamedTuple):
     verbs: tuple[str, ...]
 
 
-def _subresources(kind: Kind) -> list[_Subresource]:
+def _subresources(kind: Kind) -> list[_ServedSubresource]:
     own = (kind.group, kind.version, kind.kind, _STATUS_VERBS)
-    found = [_Subresource(name, *_SUBRESOURCE_KINDS.get(name, own)) for name in kind.subresources]
+    found = [
+        _ServedSubresource(name, *_SUBRESOURCE_KINDS.get(name, own)) for name in kind.subresources
+    ]
     if not kind.group:
         connections = proxy_subresources.PROXY_SUBRESOURCES.get(kind.plural, {})
-        found += [_Subresource(name, "", "v1", *it) for name, it in connections.items()]
+        found += [_ServedSubresource(name, "", "v1", *it) for name, it in connections.items()]
     return sorted(found)
 
 
-def _subresource(kind: Kind, sub: _Subresource) -> objects.JsonObject:
+def _subresource(kind: Kind, sub: _ServedSubresource) -> objects.JsonObject:
     found: objects.JsonObject = {
         "name": f"{kind.plural}/{sub.name}",
         "singularName": "",
@@ -239,7 +241,7 @@ def _response_kind(kind: Kind, group: str, version: str, name: str) -> objects.J
     return {"group": group, "version": version, "kind": name}
 
 
-def openapi(path: str, kinds: Kinds) -> requests.Response | None:
+def openapi(path: str, kinds: Kinds) -> requests.ApiResponse | None:
     """Return the response to a path below `/openapi`; `None` for other paths."""
     if path == "/openapi/v2":
         return requests.json_response(

@@ -379,7 +379,7 @@ class ConnectionCut(Exception):
     """The connection must be cut without a response."""
 
 
-def request_facts(call: handler.Call, request: requests.Request) -> RequestFacts:
+def request_facts(call: handler.ApiCall, request: requests.Request) -> RequestFacts:
     """Return the facts of a request that decide which fault hits it."""
     query = request.query
     return RequestFacts(
@@ -392,7 +392,7 @@ def request_facts(call: handler.Call, request: requests.Request) -> RequestFacts
     )
 
 
-def _is_from_cache(call: handler.Call, request: requests.Request) -> bool:
+def _is_from_cache(call: handler.ApiCall, request: requests.Request) -> bool:
     """Return whether upstream serves a read from its watch cache rather than from etcd."""
     query = request.query
     version, match = query.get("resourceVersion"), query.get("resourceVersionMatch")
@@ -405,7 +405,7 @@ def _is_from_cache(call: handler.Call, request: requests.Request) -> bool:
 
 
 def inject(
-    fault: Fault, api: writes.Api, call: handler.Call, request: requests.Request
+    fault: Fault, api: writes.Api, call: handler.ApiCall, request: requests.Request
 ) -> writes.Api:
     """Do what a fault does before a request is served; return the API that must serve it.
 

@@ -27,7 +27,7 @@ from navarchos.testing.apiserver.apply import apply, read_configuration
 from navarchos.testing.apiserver.deletion import DeleteOptions, delete, read_delete_options
 from navarchos.testing.apiserver.scale import apply_scale, read_scale, write_scale
 
-__all__ = ["Call", "open_watch", "read_eviction", "route", "serve", "watch_head"]
+__all__ = ["ApiCall", "open_watch", "read_eviction", "route", "serve", "watch_head"]
 
 _HEALTH: Final = frozenset({"/healthz", "/readyz", "/livez"})
 _OBJECT_FORMS: Final = ("Table", "PartialObjectMetadata")
@@ -46,7 +46,7 @@ _WRITE_ONLY: Final = {
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class ApiCall:
     """The verb of a request and its object.
 
     Attributes:
@@ -85,7 +85,7 @@ class Call:
             raise
 
 
-def route(api: writes.Api, request: requests.Request) -> Call:
+def route(api: writes.Api, request: requests.Request) -> ApiCall:
     """Return the verb of a request and its object.
 
     Raises:
@@ -97,11 +97,11 @@ def route(api: writes.Api, request: requests.Request) -> Call:
         else requests.parse_target(request.path, api.kinds)
     )
     if target is None:
-        return Call(request.method.lower())
+        return ApiCall(request.method.lower())
     verb = _verb(request, target)
     if not verb or (verb not in target.kind.verbs and verb != "evict"):
         raise statuses.method_not_allowed()
-    return Call(verb, target, "" if target.name else selected_name(request.query))
+    return ApiCall(verb, target, "" if target.name else selected_name(request.query))
 
 
 def _verb(request: requests.Request, target: requests.Target) -> str:
@@ -117,7 +117,7 @@ def _verb(request: requests.Request, target: requests.Target) -> str:
     return {"POST": "create", "DELETE": "deletecollection"}.get(request.method, "")
 
 
-def serve(api: writes.Api, call: Call, request: requests.Request) -> requests.Response:
+def serve(api: writes.Api, call: ApiCall, request: requests.Request) -> requests.ApiResponse:
     """Return the response to any request but a watch.
 
     Raises:
@@ -131,7 +131,7 @@ def serve(api: writes.Api, call: Call, request: requests.Request) -> requests.Re
 
 
 def open_watch(
-    api: writes.Api, call: Call, request: requests.Request, *, streaming: bool
+    api: writes.Api, call: ApiCall, request: requests.Request, *, streaming: bool
 ) -> watches.WatchLines:
     """Return the lines of a watch.
 
@@ -148,12 +148,12 @@ def open_watch(
         return watches.WatchLines(api, target, options, form, streaming=streaming)
 
 
-def watch_head(call: Call) -> requests.Response:
+def watch_head(call: ApiCall) -> requests.ApiResponse:
     """Return the response to a watch without its body."""
-    return requests.with_warnings(requests.Response(200, b""), call.warnings)
+    return requests.with_warnings(requests.ApiResponse(200, b""), call.warnings)
 
 
-def _serve_path(api: writes.Api, request: requests.Request) -> requests.Response:
+def _serve_path(api: writes.Api, request: requests.Request) -> requests.ApiResponse:
     if proxy_subresources.is_proxied(request.path):
         return proxy_subresources.serve_proxied(api, request.method, request.path, request.query)
     path = request.path.rstrip("/") or "/"
@@ -162,7 +162,7 @@ def _serve_path(api: writes.Api, request: requests.Request) -> requests.Response
         or path.partition("/")[0] in _HEALTH
         or path.startswith(("/readyz/", "/livez/"))
     ):
-        return requests.Response(200, b"ok", "text/plain; charset=utf-8")
+        return requests.ApiResponse(200, b"ok", "text/plain; charset=utf-8")
     if path == "/version":
         return requests.json_response(discovery.VERSION)
     answer = discovery.discover(path, request.accept, api.kinds) or discovery.openapi(
@@ -181,12 +181,12 @@ def _serve_path(api: writes.Api, request: requests.Request) -> requests.Response
             "/version",
         ]
         return requests.json_response({"paths": paths})
-    return requests.Response(404, b"404 page not found\n", "text/plain; charset=utf-8")
+    return requests.ApiResponse(404, b"404 page not found\n", "text/plain; charset=utf-8")
 
 
 def _serve_get(
     api: writes.Api, target: requests.Target, request: requests.Request
-) -> requests.Response:
+) -> requests.ApiResponse:
     if target.subresource == "scale":
         return requests.json_response(read_scale(api, target))
     form = requests.negotiate(request.accept, kind=target.kind, forms=_OBJECT_FORMS)
@@ -198,7 +198,7 @@ def _serve_get(
 
 def _serve_list(
     api: writes.Api, target: requests.Target, request: requests.Request
-) -> requests.Response:
+) -> requests.ApiResponse:
     form = requests.negotiate(request.accept, kind=target.kind, forms=_LIST_FORMS, of_list=True)
     return reads.list_objects(
         api, target, requests.read_list_options(request.query, target.kind), form
@@ -207,7 +207,7 @@ def _serve_list(
 
 def _serve_create(
     api: writes.Api, target: requests.Target, request: requests.Request
-) -> requests.Response:
+) -> requests.ApiResponse:
     kind = target.kind
     options = bodies.read_write_options(request, "create")
     body = requests.read_body(request.content_type, request.body)
@@ -241,7 +241,7 @@ def read_eviction(request: requests.Request) -> tuple[objects.JsonValue, bodies.
 
 def _serve_evict(
     api: writes.Api, target: requests.Target, request: requests.Request
-) -> requests.Response:
+) -> requests.ApiResponse:
     body, options = read_eviction(request)
     answer = eviction.evict(api, target, body, options)
     return requests.with_warnings(requests.json_response(answer, 201), options.warnings)
@@ -249,7 +249,7 @@ def _serve_evict(
 
 def _serve_update(
     api: writes.Api, target: requests.Target, request: requests.Request
-) -> requests.Response:
+) -> requests.ApiResponse:
     options = bodies.read_write_options(request, "update")
     body = requests.read_body(request.content_type, request.body)
     if target.subresource == "scale":
@@ -262,7 +262,7 @@ def _serve_update(
 
 def _serve_patch(
     api: writes.Api, target: requests.Target, request: requests.Request
-) -> requests.Response:
+) -> requests.ApiResponse:
     kind = target.kind
     media = request.content_type.partition(";")[0].strip()
     _check_patch_format(kind, media)
@@ -284,7 +284,7 @@ def _serve_apply(
     target: requests.Target,
     request: requests.Request,
     options: bodies.WriteOptions,
-) -> requests.Response:
+) -> requests.ApiResponse:
     form = requests.negotiate(request.accept, kind=target.kind, forms=_OBJECT_FORMS)
     config = read_configuration(request.body, options)
     force = requests.read_flag(request.query, "force")
@@ -329,7 +329,7 @@ def _patch(
 
 def _serve_delete(
     api: writes.Api, target: requests.Target, request: requests.Request
-) -> requests.Response:
+) -> requests.ApiResponse:
     if target.subresource:
         raise statuses.method_not_allowed()
     form = requests.negotiate(request.accept, kind=target.kind, forms=_OBJECT_FORMS)
@@ -358,7 +358,7 @@ def _delete(
     deletion: DeleteOptions,
     form: requests.Form,
     options: bodies.WriteOptions,
-) -> requests.Response:
+) -> requests.ApiResponse:
     kind = target.kind
     entry, gone = delete(api, target, deletion, options)
     if gone and not kind.strategy.returns_deleted:
@@ -382,7 +382,7 @@ def _deleted(kind: kinds.Kind, entry: store.Entry) -> objects.JsonObject:
 
 def _serve_delete_collection(
     api: writes.Api, target: requests.Target, request: requests.Request
-) -> requests.Response:
+) -> requests.ApiResponse:
     kind = target.kind
     form = requests.negotiate(request.accept, kind=kind, forms=_LIST_FORMS, of_list=True)
     listing = requests.read_list_options(request.query, kind)
@@ -404,13 +404,13 @@ def _written_response(
     form: requests.Form,
     options: bodies.WriteOptions,
     status: int,
-) -> requests.Response:
+) -> requests.ApiResponse:
     answer = reads.object_response(kind, entry, form, status=status)
     return requests.with_warnings(answer, options.warnings)
 
 
 _VERBS: Final[
-    Mapping[str, Callable[[writes.Api, requests.Target, requests.Request], requests.Response]]
+    Mapping[str, Callable[[writes.Api, requests.Target, requests.Request], requests.ApiResponse]]
 ] = {
     "get": _serve_get,
     "list": _serve_list,

@@ -23,7 +23,7 @@ from navarchos.testing.apiserver import status as statuses
 from navarchos.testing.apiserver.faults import ConnectionCut, StreamEnd, StreamFaults
 from navarchos.threads import ThreadGroup
 
-__all__ = ["Certificates", "HttpFrontend", "HttpServer"]
+__all__ = ["ApiHttpServer", "Certificates", "HttpFrontend"]
 
 _SHUTDOWN_TIMEOUT: Final = 0.2
 _STOP_TIMEOUT: Final = 5.0
@@ -31,7 +31,7 @@ _STOP_TIMEOUT: Final = 5.0
 _log = get_logger(__name__)
 
 
-class HttpServer:
+class ApiHttpServer:
     """The thread and the event loop of a server that listens.
 
     The constructor returns when the server accepts connections.
@@ -277,11 +277,11 @@ async def _read(raw: web.BaseRequest) -> requests.Request:
     )
 
 
-def _to_aiohttp(served: requests.Response) -> web.Response:
+def _to_aiohttp(served: requests.ApiResponse) -> web.Response:
     return web.Response(status=served.status, body=served.body, headers=_headers(served))
 
 
-def _headers(served: requests.Response) -> dict[str, str]:
+def _headers(served: requests.ApiResponse) -> dict[str, str]:
     media = {"Content-Type": served.content_type} if served.content_type else {}
     return {**media, **served.headers}
 

@@ -18,7 +18,6 @@ from navarchos.errors import Stopped
 from navarchos.stopping import StopToken
 from navarchos.testing.apiserver import faults, request_pipeline, requests, store
 from navarchos.testing.apiserver import status as statuses
-from navarchos.testing.apiserver.requests import Response as Served
 
 __all__ = ["InMemoryTransport", "InMemoryWatch", "ThreadWatchNotifier", "buffered", "read_request"]
 
@@ -266,12 +265,12 @@ def read_request(request: HttpRequest) -> requests.Request:
     )
 
 
-def buffered(served: Served) -> BufferedResponse:
+def buffered(served: requests.ApiResponse) -> BufferedResponse:
     """Return a response of the server as a client gets it."""
     return BufferedResponse(served.status, _headers(served), served.body)
 
 
-def _headers(served: Served) -> dict[str, str]:
+def _headers(served: requests.ApiResponse) -> dict[str, str]:
     headers = {name.lower(): value for name, value in served.headers.items()}
     if served.content_type:
         headers["content-type"] = served.content_type

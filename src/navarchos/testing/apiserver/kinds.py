@@ -15,9 +15,9 @@ __all__ = [
     "Conversion",
     "CustomKind",
     "Kind",
+    "KindStrategy",
     "Kinds",
     "PrinterColumn",
-    "Strategy",
     "encoded_entry",
     "version_order",
 ]
@@ -49,7 +49,7 @@ def _no_update_errors(_new: JsonObject, _old: JsonObject) -> list[statuses.Field
 
 
 @dataclass(frozen=True, slots=True)
-class Strategy:
+class KindStrategy:
     """How a kind differs from the common rules of create, update and delete.
 
     Attributes:
@@ -140,7 +140,7 @@ class Kind:
     categories: tuple[str, ...] = ()
     subresources: frozenset[str] = frozenset()
     verbs: tuple[str, ...] = ALL_VERBS
-    strategy: Strategy = field(default_factory=Strategy)
+    strategy: KindStrategy = field(default_factory=KindStrategy)
     type_name: str = ""
     list_kind: str = ""
     custom: CustomKind | None = None

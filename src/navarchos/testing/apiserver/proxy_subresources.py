@@ -50,7 +50,7 @@ def is_proxied(path: str) -> bool:
 
 def serve_proxied(
     api: writes.Api, method: str, path: str, query: Mapping[str, str]
-) -> requests.Response:
+) -> requests.ApiResponse:
     """Return the response to a request for which `is_proxied` is true.
 
     Raises:
@@ -72,7 +72,7 @@ def serve_proxied(
     if node:
         raise _refused(_address(_node_of_pod(api, node)), _KUBELET)
     if match["what"] == "log":
-        return requests.Response(204, b"", "")
+        return requests.ApiResponse(204, b"", "")
     raise statuses.bad_request(f"pod {name} does not have a host assigned")
 
 

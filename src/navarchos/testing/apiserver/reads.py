@@ -50,7 +50,7 @@ def get(
     version: str,
     form: requests.Form,
     include_object: str = "",
-) -> requests.Response:
+) -> requests.ApiResponse:
     """Return the response to a GET of one object.
 
     Raises:
@@ -70,18 +70,18 @@ def object_response(
     *,
     status: int = 200,
     include_object: str = "",
-) -> requests.Response:
+) -> requests.ApiResponse:
     """Return a response with one object in the requested form."""
     if form.kind == "Table":
         shown = table(kind, [entry], str(entry.version), form.version, include_object)
-        return requests.Response(status, objects.encode(shown))
+        return requests.ApiResponse(status, objects.encode(shown))
     if form.kind == "PartialObjectMetadata":
-        return requests.Response(status, objects.encode(metadata_only(entry.obj, form.version)))
-    return requests.Response(status, kinds.encoded_entry(kind, entry))
+        return requests.ApiResponse(status, objects.encode(metadata_only(entry.obj, form.version)))
+    return requests.ApiResponse(status, kinds.encoded_entry(kind, entry))
 
 
 def selected_entries(
-    api: writes.Api, target: requests.Target, options: requests.ListOptions
+    api: writes.Api, target: requests.Target, options: requests.ListQuery
 ) -> list[store.Entry]:
     """Return the current objects that a request on a collection selects."""
     entries = api.store.entries(target.kind.bucket, target.namespace)
@@ -91,8 +91,8 @@ def selected_entries(
 
 
 def list_objects(
-    api: writes.Api, target: requests.Target, options: requests.ListOptions, form: requests.Form
-) -> requests.Response:
+    api: writes.Api, target: requests.Target, options: requests.ListQuery, form: requests.Form
+) -> requests.ApiResponse:
     """Return the response to a list.
 
     Raises:
@@ -104,7 +104,7 @@ def list_objects(
 
 
 def find_page(
-    api: writes.Api, target: requests.Target, options: requests.ListOptions
+    api: writes.Api, target: requests.Target, options: requests.ListQuery
 ) -> tuple[list[store.Entry], objects.JsonObject]:
     """Return the objects of a list, or one page of them, and the metadata of the list.
 
@@ -124,16 +124,16 @@ def list_response(
     metadata: objects.JsonObject,
     form: requests.Form,
     include_object: str = "",
-) -> requests.Response:
+) -> requests.ApiResponse:
     """Return a response with several objects in the requested form."""
     if form.kind == "Table":
         version = str(metadata["resourceVersion"])
         shown = table(kind, page, version, form.version, include_object)
         shown["metadata"] = metadata
-        return requests.Response(200, objects.encode(shown))
+        return requests.ApiResponse(200, objects.encode(shown))
     if form.kind == "PartialObjectMetadataList":
-        return requests.Response(200, objects.encode(_metadata_list(page, metadata, form)))
-    return requests.Response(200, _spliced(kind, page, metadata))
+        return requests.ApiResponse(200, objects.encode(_metadata_list(page, metadata, form)))
+    return requests.ApiResponse(200, _spliced(kind, page, metadata))
 
 
 def _metadata_list(
@@ -148,7 +148,7 @@ def _metadata_list(
 
 
 def _snapshot(
-    api: writes.Api, target: requests.Target, options: requests.ListOptions
+    api: writes.Api, target: requests.Target, options: requests.ListQuery
 ) -> tuple[list[store.Entry], int, str]:
     """Return the entries of a list, their version, and the key to begin with."""
     if options.continue_token:
@@ -166,7 +166,7 @@ def _snapshot(
 
 
 def _continued(
-    api: writes.Api, target: requests.Target, options: requests.ListOptions
+    api: writes.Api, target: requests.Target, options: requests.ListQuery
 ) -> tuple[list[store.Entry], int, str]:
     bucket, namespace = target.kind.bucket, target.namespace
     version, start = _read_token(options.continue_token)
@@ -203,7 +203,7 @@ def _at_exact_version(api: writes.Api, target: requests.Target, version: int) ->
 
 
 def _page(
-    entries: list[store.Entry], version: int, target: requests.Target, options: requests.ListOptions
+    entries: list[store.Entry], version: int, target: requests.Target, options: requests.ListQuery
 ) -> tuple[list[store.Entry], objects.JsonObject]:
     metadata: objects.JsonObject = {"resourceVersion": str(version)}
     # Upstream's watch cache ignores the limit for version "0".

@@ -20,7 +20,7 @@ from navarchos.testing.apiserver.faults import (
     loses_response,
     request_facts,
 )
-from navarchos.testing.apiserver.requests import Request, Response, with_warnings
+from navarchos.testing.apiserver.requests import ApiResponse, Request, with_warnings
 
 __all__ = [
     "MAX_BODY_BYTES",
@@ -88,13 +88,13 @@ class AuditLog:
         with self._log_lock:
             return tuple(self._records)
 
-    def count(self, call: handler.Call, user_agent: str) -> None:
+    def count(self, call: handler.ApiCall, user_agent: str) -> None:
         """Count a request when it begins."""
         if call.target is not None:
             with self._log_lock:
                 self._counts[call.verb, user_agent] += 1
 
-    def add(self, call: handler.Call, user_agent: str, code: int) -> None:
+    def add(self, call: handler.ApiCall, user_agent: str, code: int) -> None:
         """Keep a request that has got its response."""
         target = call.target
         if target is None:
@@ -118,7 +118,7 @@ class AcceptedRequest:
     """
 
     request: Request
-    call: handler.Call
+    call: handler.ApiCall
     fault: Fault | None
 
     @property
@@ -130,7 +130,7 @@ class AcceptedRequest:
 class OpenedWatch(NamedTuple):
     """A watch that begins: the response without its body, and the lines."""
 
-    head: Response
+    head: ApiResponse
     lines: watches.WatchLines
 
 
@@ -180,7 +180,7 @@ class RequestPipeline:
             return self.api
         return inject(accepted.fault, self.api, accepted.call, accepted.request)
 
-    def respond(self, accepted: AcceptedRequest) -> Response:
+    def respond(self, accepted: AcceptedRequest) -> ApiResponse:
         """Serve a request that is not a watch; a refusal is a response as well.
 
         Raises:
@@ -216,20 +216,20 @@ class RequestPipeline:
         self._audit.add(accepted.call, accepted.request.user_agent, code)
 
 
-def error_response(error: statuses.StatusError) -> Response:
+def error_response(error: statuses.StatusError) -> ApiResponse:
     """Return the response to a request that is refused."""
     headers = {"Retry-After": str(error.retry_after)} if error.retry_after else {}
-    response = Response(error.code, objects.encode(error.to_json()), headers=headers)
+    response = ApiResponse(error.code, objects.encode(error.to_json()), headers=headers)
     return with_warnings(response, error.warnings)
 
 
-def too_large_response() -> Response:
+def too_large_response() -> ApiResponse:
     """Return the response to a request whose body is longer than `MAX_BODY_BYTES`."""
     message = f"Request entity too large: limit is {MAX_BODY_BYTES}"
     return error_response(statuses.StatusError(413, "RequestEntityTooLarge", message))
 
 
-def failure_response(error: Exception, request: Request) -> Response:
+def failure_response(error: Exception, request: Request) -> ApiResponse:
     """Return the response to a request that raised an error; log it unless it is a refusal."""
     if isinstance(error, statuses.StatusError):
         return error_response(error)

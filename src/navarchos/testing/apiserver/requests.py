@@ -14,10 +14,10 @@ from navarchos.testing.apiserver.kinds import Kind, Kinds
 
 __all__ = [
     "BODY_TYPES",
+    "ApiResponse",
     "Form",
-    "ListOptions",
+    "ListQuery",
     "Request",
-    "Response",
     "Target",
     "check_list_options",
     "check_watch_options",
@@ -83,7 +83,7 @@ class Form:
 
 
 @dataclass(frozen=True, slots=True)
-class Response:
+class ApiResponse:
     """A complete response."""
 
     status: int
@@ -93,7 +93,7 @@ class Response:
 
 
 @dataclass(frozen=True, slots=True)
-class ListOptions:
+class ListQuery:
     """The options of list, watch and deletecollection."""
 
     selection: selectors.Selection
@@ -107,7 +107,7 @@ class ListOptions:
     include_object: str = ""
 
 
-def with_warnings(answer: Response, warnings: Sequence[str]) -> Response:
+def with_warnings(answer: ApiResponse, warnings: Sequence[str]) -> ApiResponse:
     """Return a response with a `Warning` header."""
     if not warnings:
         return answer
@@ -120,9 +120,9 @@ def with_warnings(answer: Response, warnings: Sequence[str]) -> Response:
     return replace(answer, headers={**answer.headers, "Warning": ", ".join(lines)})
 
 
-def json_response(value: object, status: int = 200) -> Response:
+def json_response(value: object, status: int = 200) -> ApiResponse:
     """Return a response with `value` as JSON."""
-    return Response(status, objects.encode(value))
+    return ApiResponse(status, objects.encode(value))
 
 
 def parse_target(path: str, kinds: Kinds) -> Target | None:
@@ -223,13 +223,13 @@ def _read_protobuf(raw: bytes, accepted: tuple[str, ...]) -> objects.JsonValue:
         raise statuses.unsupported_media_type(accepted) from error
 
 
-def read_list_options(query: Mapping[str, str], kind: Kind) -> ListOptions:
+def read_list_options(query: Mapping[str, str], kind: Kind) -> ListQuery:
     """Return the options of a list or watch.
 
     Raises:
         StatusError: 400 or 422.
     """
-    return ListOptions(
+    return ListQuery(
         selection=_selection(query, kind),
         limit=read_number(query, "limit"),
         continue_token=query.get("continue", ""),
@@ -293,7 +293,7 @@ def read_version(text: str, *, listing: bool = True) -> int:
     return int(text or 0)
 
 
-def check_list_options(options: ListOptions) -> None:
+def check_list_options(options: ListQuery) -> None:
     """Refuse invalid combinations of the options of a list.
 
     Raises:
@@ -320,7 +320,7 @@ def check_list_options(options: ListOptions) -> None:
     _refuse_options(errors)
 
 
-def check_watch_options(options: ListOptions, *, streaming: bool) -> None:
+def check_watch_options(options: ListQuery, *, streaming: bool) -> None:
     """Refuse invalid combinations of the options of a watch.
 
     The rules follow apimachinery's meta/internalversion/validation.

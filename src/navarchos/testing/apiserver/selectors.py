@@ -12,8 +12,8 @@ from navarchos.testing.apiserver import kinds, names, objects
 from navarchos.testing.apiserver import status as statuses
 
 __all__ = [
-    "Requirement",
     "Selection",
+    "SelectorRequirement",
     "field_labels",
     "label_selector_matches",
     "parse_field_selector",
@@ -29,7 +29,7 @@ _END: Final = ""
 
 
 @dataclass(frozen=True, slots=True)
-class Requirement:
+class SelectorRequirement:
     """One term of a label selector: a key, and how its value must relate to `values`."""
 
     key: str
@@ -58,24 +58,24 @@ def _compare(value: str | None, op: str, bound: str) -> bool:
     return left > right if op == "gt" else left < right
 
 
-def parse_label_selector(text: str) -> tuple[Requirement, ...]:
+def parse_label_selector(text: str) -> tuple[SelectorRequirement, ...]:
     """Parse `labelSelector`: equality, sets, existence, comparison.
 
     Raises:
         StatusError: 400.
     """
-    return tuple(_Parser(text).parse())
+    return tuple(_SelectorParser(text).parse())
 
 
-class _Parser:
+class _SelectorParser:
     """Parses the words of a selector from left to right; an error names the first bad word."""
 
     def __init__(self, text: str) -> None:
         self._words = [match["word"] for match in _WORD.finditer(text)]
         self._at = 0
 
-    def parse(self) -> list[Requirement]:
-        found: list[Requirement] = []
+    def parse(self) -> list[SelectorRequirement]:
+        found: list[SelectorRequirement] = []
         while (word := self._peek()) != _END:
             if word in _SYMBOLS - {"!"}:
                 raise statuses.bad_request(
@@ -98,7 +98,7 @@ class _Parser:
         self._at += 1
         return word
 
-    def _requirement(self) -> Requirement:
+    def _requirement(self) -> SelectorRequirement:
         absent = self._peek() == "!"
         if absent:
             self._next()
@@ -106,14 +106,14 @@ class _Parser:
         if wrong := names.validate_qualified_name(key):
             raise _unparsable(f'<nil>: Invalid value: "{key}": {"; ".join(wrong)}')
         if absent:
-            return Requirement(key, "absent")
+            return SelectorRequirement(key, "absent")
         if self._peek() in {_END, ","}:
-            return Requirement(key, "exists")
+            return SelectorRequirement(key, "exists")
         operator = self._next()
         if operator not in _OPERATORS:
             raise _unparsable(f"found '{operator}', expected: in, notin, =, ==, !=, gt, lt")
         values = self._set() if operator in {"in", "notin"} else (self._value(),)
-        return _checked(Requirement(key, _OPERATORS[operator], values))
+        return _checked(SelectorRequirement(key, _OPERATORS[operator], values))
 
     def _identifier(self, expected: str) -> str:
         word = self._next()
@@ -142,7 +142,7 @@ class _Parser:
         return self._identifier("expected: ',', ')' or identifier")
 
 
-def _checked(found: Requirement) -> Requirement:
+def _checked(found: SelectorRequirement) -> SelectorRequirement:
     for index, value in enumerate(found.values):
         field = f"values[{index}]"
         if found.op in {"gt", "lt"} and not re.fullmatch(r"[-+]?\d+", value):
@@ -164,7 +164,7 @@ _Labels: TypeAlias = Mapping[str, Any]
 class Selection:
     """The labels and fields that a list or watch selects. `text` is equal for equal selections."""
 
-    labels: tuple[Requirement, ...] = ()
+    labels: tuple[SelectorRequirement, ...] = ()
     fields: tuple[tuple[Callable[[objects.JsonObject], str], str, bool], ...] = ()
     text: str = ""
 
@@ -200,7 +200,9 @@ def label_selector_matches(selector: objects.JsonObject | None, labels: _Labels)
         if term.get("operator") not in operators:
             raise ValueError(f"{term.get('operator')!r} is not a valid label selector operator")
         values = tuple(term.get("values") or ())
-        if not Requirement(term["key"], operators[term["operator"]], values).matches(labels):
+        if not SelectorRequirement(term["key"], operators[term["operator"]], values).matches(
+            labels
+        ):
             return False
     return True
 

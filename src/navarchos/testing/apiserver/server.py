@@ -94,7 +94,7 @@ class ApiServer:
         self._wanted_port = port
         self._bookmark_interval = bookmark_interval
         self._streaming = serve_streaming_lists
-        self._store = store.Store(history=history, clock=clock)
+        self._store = store.ObjectStore(history=history, clock=clock)
         self._kinds = kinds.Kinds(builtin_kinds())
         self._access = AccessControl(self._store, rbac=rbac)
         self._certificates = http.Certificates() if rbac else None
@@ -107,7 +107,7 @@ class ApiServer:
         self._in_memory_notifier = in_memory.ThreadWatchNotifier()
         self._serves_in_memory = False
         self._lifecycle_lock = threading.Lock()
-        self._running: http.HttpServer | None = None  # guarded by _lifecycle_lock
+        self._running: http.ApiHttpServer | None = None  # guarded by _lifecycle_lock
         self._store.subscribe(custom.CustomKinds(self._store, self._kinds).on_change)
         self._store.subscribe(roles.ClusterRoleAggregator(self._store).on_change)
         self._store.subscribe(self._on_change)
@@ -128,7 +128,7 @@ class ApiServer:
             if self._running is None:
                 self._store.restart()
                 tls = None if self._certificates is None else self._certificates.open(_HOST)
-                self._running = http.HttpServer(self._frontend, _HOST, self._wanted_port, tls)
+                self._running = http.ApiHttpServer(self._frontend, _HOST, self._wanted_port, tls)
                 self._store.set_notifier(self._running.wake)
                 self._running.call_soon(self._collector.collect)
                 # The next start uses the same port, if it is still free.

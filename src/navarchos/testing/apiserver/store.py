@@ -4,9 +4,10 @@ One counter numbers the writes of all kinds, as etcd's revision does. An entry i
 replaces it. An entry keeps its JSON, encoded once, so that reads, lists and watches can copy the
 bytes.
 
-Lock order: there is one lock, `Store._store_lock`, which is re-entrant. Listeners run with the lock
-held, in commit order. They may read and write; their writes are committed at once, and announced
-after the current change. They must not wait for another thread that uses the store.
+Lock order: there is one lock, `ObjectStore._store_lock`, which is re-entrant. Listeners run
+with the lock held, in commit order. They may read and write; their writes are committed at
+once, and announced after the current change. They must not wait for another thread that uses
+the store.
 """
 
 import threading
@@ -28,10 +29,10 @@ __all__ = [
     "ChangeType",
     "Compacted",
     "Entry",
-    "Event",
     "FutureVersion",
+    "ObjectStore",
     "Origin",
-    "Store",
+    "StoredEvent",
     "entry_key",
 ]
 
@@ -92,7 +93,7 @@ class Entry:
         self.raw = encode(obj)
 
 
-class Event:
+class StoredEvent:
     """One entry of a bucket's log, with the encoded lines that watches share."""
 
     __slots__ = ("at", "entry", "lines", "previous", "type")
@@ -142,11 +143,11 @@ class Bucket:
         self.identity = identity
         self.entries: dict[str, Entry] = {}
         self.keys: list[str] = []  # sorted; exactly the keys of `entries`
-        self.log: list[Event] = []  # oldest first, versions strictly increasing
+        self.log: list[StoredEvent] = []  # oldest first, versions strictly increasing
         self.base = 0  # number of events that were dropped from the log
         self.oldest = oldest  # no watch and no list can begin at an older version
 
-    def record(self, event: Event, history: int) -> None:
+    def record(self, event: StoredEvent, history: int) -> None:
         """Append to the log; drop the older half when the log is twice too long."""
         self.log.append(event)
         if len(self.log) > 2 * history:
@@ -170,7 +171,7 @@ class Bucket:
         return self.keys[low:high]
 
 
-class Store:
+class ObjectStore:
     """Objects of all kinds, in memory, with one version counter.
 
     Threads: safe from any thread.
@@ -233,7 +234,7 @@ class Store:
             if previous is None:
                 insort(held.keys, entry.key)
             kind: ChangeType = "ADDED" if previous is None else "MODIFIED"
-            event = Event(kind, entry, previous, self.clock.monotonic())
+            event = StoredEvent(kind, entry, previous, self.clock.monotonic())
             self._commit_locked(held, event, origin)
             return entry
 
@@ -250,7 +251,7 @@ class Store:
             version = self._next_version_locked()
             metadata = {**meta(previous.obj), "resourceVersion": str(version)}
             last = Entry({**previous.obj, "metadata": metadata}, version)
-            event = Event("DELETED", last, previous, self.clock.monotonic())
+            event = StoredEvent("DELETED", last, previous, self.clock.monotonic())
             self._commit_locked(held, event, origin)
             return last
 
@@ -297,7 +298,7 @@ class Store:
                     then[event.entry.key] = event.previous
             return [then[key] for key in sorted(then)] if changed else list(then.values())
 
-    def as_of(self, bucket: BucketId, seconds: float) -> "Store":
+    def as_of(self, bucket: BucketId, seconds: float) -> "ObjectStore":
         """Return a store with one kind as it was `seconds` ago, as far as the log reaches.
 
         The store's version is the version of the last write that a cache with this delay can know.
@@ -307,7 +308,7 @@ class Store:
             held = self._bucket_locked(bucket)
             seen = bisect_right(held.log, self.clock.monotonic() - seconds, key=_time_of)
             unseen = held.log[seen:]
-            past = Store(history=self._history, clock=self.clock)
+            past = ObjectStore(history=self._history, clock=self.clock)
             past._version = unseen[0].version - 1 if unseen else self._version
             then = past._bucket_locked(bucket)
             found = self.entries_at(bucket, "", past._version)
@@ -328,7 +329,7 @@ class Store:
                 raise Compacted(version, oldest)
             return held.base + bisect_right(held.log, version, key=_version_of)
 
-    def events_since(self, bucket: BucketId, cursor: int) -> tuple[list[Event], int, int]:
+    def events_since(self, bucket: BucketId, cursor: int) -> tuple[list[StoredEvent], int, int]:
         """Return the events after `cursor`, the next cursor, and the store's version.
 
         Raises:
@@ -396,7 +397,7 @@ class Store:
         if version < held.oldest:
             raise Compacted(version, held.oldest)
 
-    def _commit_locked(self, held: Bucket, event: Event, origin: Origin | None) -> None:
+    def _commit_locked(self, held: Bucket, event: StoredEvent, origin: Origin | None) -> None:
         held.record(event, self._history)
         previous = None if event.previous is None else event.previous.obj
         self._pending.append(
@@ -419,11 +420,11 @@ class Store:
             self._delivering = False
 
 
-def _version_of(event: Event) -> int:
+def _version_of(event: StoredEvent) -> int:
     return event.entry.version
 
 
-def _time_of(event: Event) -> float:
+def _time_of(event: StoredEvent) -> float:
     return event.at
 
 

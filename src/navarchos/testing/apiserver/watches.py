@@ -12,7 +12,7 @@ from typing import Final
 
 from navarchos.testing.apiserver import kinds, objects, reads, requests, selectors, writes
 from navarchos.testing.apiserver import status as statuses
-from navarchos.testing.apiserver.store import BucketId, ChangeType, Compacted, Entry, Event
+from navarchos.testing.apiserver.store import BucketId, ChangeType, Compacted, Entry, StoredEvent
 from navarchos.testing.apiserver.tables import metadata_only, table
 
 __all__ = ["Watch", "WatchLines", "WatchNotifier"]
@@ -153,7 +153,7 @@ class WatchLines:
         self,
         api: writes.Api,
         target: requests.Target,
-        options: requests.ListOptions,
+        options: requests.ListQuery,
         form: requests.Form,
         *,
         streaming: bool,
@@ -211,7 +211,7 @@ class WatchLines:
         """Return a bookmark of the version up to which `lines_after` has read."""
         return self._bookmark_line(self._version)
 
-    def _select(self, events: Sequence[Event]) -> list[bytes]:
+    def _select(self, events: Sequence[StoredEvent]) -> list[bytes]:
         namespace, found = self._target.namespace, []
         for event in events:
             if namespace and event.entry.namespace != namespace:
@@ -223,7 +223,7 @@ class WatchLines:
                 found.append(self._shared_line(kind, event))
         return found
 
-    def _shared_line(self, kind: ChangeType, event: Event) -> bytes:
+    def _shared_line(self, kind: ChangeType, event: StoredEvent) -> bytes:
         if self._form.kind == "Table" and not self._headers_sent:
             return self._line(kind, _shown_object(kind, event))
         view = (kind, self._kind.api_version, self._form, self.options.include_object)
@@ -286,7 +286,7 @@ def _too_old(gone: Compacted) -> statuses.StatusError:
     return statuses.expired(f"too old resource version: {gone.asked} ({gone.oldest})")
 
 
-def _type_for(event: Event, selection: selectors.Selection) -> ChangeType | None:
+def _type_for(event: StoredEvent, selection: selectors.Selection) -> ChangeType | None:
     """Return the type of an event for a watch: objects enter and leave its selection."""
     if selection.is_empty:
         return event.type
@@ -297,7 +297,7 @@ def _type_for(event: Event, selection: selectors.Selection) -> ChangeType | None
     return "DELETED" if before else None
 
 
-def _shown_object(kind: ChangeType, event: Event) -> Entry:
+def _shown_object(kind: ChangeType, event: StoredEvent) -> Entry:
     """Return the object of a line: an object that leaves in its old state, at the new version."""
     if kind != "DELETED" or event.type == "DELETED" or event.previous is None:
         return event.entry

@@ -15,7 +15,7 @@ from navarchos.testing.apiserver.access.roles import check_escalation
 from navarchos.testing.apiserver.bodies import WriteOptions, read_object
 from navarchos.testing.apiserver.kinds import Kind, Kinds
 from navarchos.testing.apiserver.ownership import field_manager
-from navarchos.testing.apiserver.store import BucketId, Entry, Store, entry_key
+from navarchos.testing.apiserver.store import BucketId, Entry, ObjectStore, entry_key
 
 __all__ = [
     "Api",
@@ -41,7 +41,7 @@ _OWNED_METADATA: Final = (
 class Api:
     """What every request needs: objects, kinds and access control."""
 
-    store: Store
+    store: ObjectStore
     kinds: Kinds
     access: AccessControl
     make_uid: Callable[[], str] = objects.new_uid

@@ -35,7 +35,7 @@ from navarchos.operator.drains.controller import (
     DrainEnvironment,
     build_reconciler,
 )
-from navarchos.operator.drains.decide import Observation
+from navarchos.operator.drains.decide import DrainObservation
 from navarchos.operator.drains.settings import DrainSettings
 from navarchos.operator.names import CORDONED_BY_ANNOTATION, DRAIN_FINALIZER
 from navarchos.operator.nodes import NODES
@@ -96,14 +96,14 @@ def planned(
 
 def observation(
     status: NodeDrainStatus, now: datetime, *, plan: DrainPlan | None = None, **spec: object
-) -> Observation:
+) -> DrainObservation:
     """Return what a reconcile observes of an adopted drain, whose node is not read."""
     wire = {
         "metadata": {"name": "d", "uid": "u", "finalizers": [DRAIN_FINALIZER]},
         "spec": {"nodeName": "n1", "nodeUID": "n", **spec},
     }
     drain = msgspec.structs.replace(msgspec.convert(wire, NodeDrain), status=status)
-    return Observation(
+    return DrainObservation(
         drain=drain,
         settings=DrainSettings.from_spec(drain.spec),
         now=now,

@@ -14,9 +14,9 @@ from navarchos.operator.api.v1alpha1 import NodeDrainStatus
 from navarchos.operator.drains.decide import (
     AdoptDrain,
     CordonNode,
-    Decision,
+    DrainDecision,
+    DrainObservation,
     EvictPods,
-    Observation,
     Read,
     Report,
     decide,
@@ -34,13 +34,13 @@ def node(*, cordoned: bool) -> Node:
     return msgspec.convert({"metadata": metadata, "spec": {"unschedulable": cordoned}}, Node)
 
 
-def fresh(now: datetime = NOW, *, cordoned: bool = True) -> Observation:
+def fresh(now: datetime = NOW, *, cordoned: bool = True) -> DrainObservation:
     """Return what the first reconciles of a drain observe."""
     seen = observation(NodeDrainStatus(), now, plan=PLAN)
     return replace(seen, node=node(cordoned=cordoned), reads=ALL_READS)
 
 
-def begun(now: datetime = NOW) -> Observation:
+def begun(now: datetime = NOW) -> DrainObservation:
     """Return what a reconcile observes when the pods have been recorded."""
     seen = fresh(now)
     status = compute_status(seen, Report.PROGRESS)
@@ -56,7 +56,7 @@ def test_each_read_is_asked_for_before_it_is_used() -> None:
     assert decide(seen) is Read.LIVE_NODE, "the node may have been replaced under its name"
     seen = replace(seen, reads=seen.reads | {Read.LIVE_NODE})
     decision = decide(seen)
-    assert isinstance(decision, Decision)
+    assert isinstance(decision, DrainDecision)
     assert [type(action) for action in decision.actions] == [EvictPods]
 
 
@@ -65,9 +65,9 @@ def test_the_drain_is_adopted_before_the_node_is_cordoned() -> None:
     seen = fresh(cordoned=False)
     metadata = msgspec.structs.replace(seen.drain.metadata, finalizers=())
     strange = replace(seen, drain=msgspec.structs.replace(seen.drain, metadata=metadata))
-    assert decide(strange) == Decision((AdoptDrain("n"),), requeue_after=REQUEUE_SOON)
+    assert decide(strange) == DrainDecision((AdoptDrain("n"),), requeue_after=REQUEUE_SOON)
     decision = decide(seen)
-    assert isinstance(decision, Decision)
+    assert isinstance(decision, DrainDecision)
     assert [type(action) for action in decision.actions] == [CordonNode]
     assert decision.report is None, "the first status is written together with the pods"
 
@@ -75,7 +75,7 @@ def test_the_drain_is_adopted_before_the_node_is_cordoned() -> None:
 @pytest.mark.rule("OP-47")
 def test_a_cordon_waits_until_the_status_may_be_written() -> None:
     seen = replace(fresh(cordoned=False), status_wait=0.4)
-    assert decide(seen) == Decision(requeue_after=0.4)
+    assert decide(seen) == DrainDecision(requeue_after=0.4)
 
 
 @pytest.mark.rule("OP-40")
@@ -109,7 +109,7 @@ def test_pods_are_evicted_only_when_they_are_stored_and_the_node_is_cordoned(
         plan=plan,
     )
     decision = decide(seen)
-    assert isinstance(decision, Decision), "everything has been read"
+    assert isinstance(decision, DrainDecision), "everything has been read"
     evicts = any(isinstance(action, EvictPods) for action in decision.actions)
     is_in_time = passed < 900
     may_evict = has_begun and is_cordoned and not (is_suspended or is_halted or has_new_pod)

@@ -25,9 +25,9 @@ from navarchos.operator.replacements.steps.decision import (
     FailAttempt,
     KeepCordon,
     NoAction,
-    Observation,
     RecordNodeUid,
     ReleaseSlot,
+    StepObservation,
 )
 
 DELETED = FailAttempt("DrainDeleted", "its NodeDrain was deleted")
@@ -35,24 +35,24 @@ DELETED = FailAttempt("DrainDeleted", "its NodeDrain was deleted")
 
 @pytest.mark.parametrize("step", [Step.DONE, Step.FAILED])
 def test_a_finished_step_does_nothing(make: Make, step: Step) -> None:
-    assert decide(Observation(make.replacement("a", step=step))) == NoAction()
+    assert decide(StepObservation(make.replacement("a", step=step))) == NoAction()
 
 
 @pytest.mark.rule("OP-20")
 def test_reserved_checks_the_node_before_it_creates_the_drain(make: Make) -> None:
     replacement = make.replacement("a", step=Step.RESERVED)
     another = make.node("a", uid="another")
-    assert reserved.decide(Observation(replacement)) == CompleteWithoutNode()
-    assert reserved.decide(Observation(replacement, node=another)) == CompleteWithoutNode()
-    assert reserved.decide(Observation(replacement, node=make.node("a"))) == CreateDrain()
+    assert reserved.decide(StepObservation(replacement)) == CompleteWithoutNode()
+    assert reserved.decide(StepObservation(replacement, node=another)) == CompleteWithoutNode()
+    assert reserved.decide(StepObservation(replacement, node=make.node("a"))) == CreateDrain()
 
 
 @pytest.mark.rule("OP-07")
 def test_reserved_does_not_cordon_while_paused_or_abandoned(make: Make) -> None:
     paused = make.replacement("a", step=Step.RESERVED, paused=True)
-    assert reserved.decide(Observation(paused, node=make.node("a"))) == NoAction()
+    assert reserved.decide(StepObservation(paused, node=make.node("a"))) == NoAction()
     abandoned = make.replacement("a", step=Step.RESERVED)
-    assert reserved.decide(Observation(abandoned, is_abandoned=True)) == NoAction()
+    assert reserved.decide(StepObservation(abandoned, is_abandoned=True)) == NoAction()
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_reserved_does_not_cordon_while_paused_or_abandoned(make: Make) -> None:
 )
 def test_reserved_follows_its_drain(make: Make, drain: dict[str, Any], decision: Decision) -> None:
     replacement = make.replacement("a", step=Step.RESERVED)
-    observed = Observation(replacement, make.drain(replacement, **drain))
+    observed = StepObservation(replacement, make.drain(replacement, **drain))
     assert reserved.decide(observed) == decision
 
 
@@ -84,8 +84,8 @@ def test_cordoned_waits_for_the_first_eviction(
 ) -> None:
     replacement = make.replacement("a")
     drain = make.drain(replacement, phase=phase)
-    assert cordoned.decide(Observation(replacement, drain)) == decision
-    assert cordoned.decide(Observation(replacement)) == DELETED
+    assert cordoned.decide(StepObservation(replacement, drain)) == decision
+    assert cordoned.decide(StepObservation(replacement)) == DELETED
 
 
 @pytest.mark.rule("OP-25")
@@ -105,15 +105,15 @@ def test_draining_ends_with_the_result_of_its_drain(
 ) -> None:
     replacement = make.replacement("a")
     drain = make.drain(replacement, phase=phase, status={"reason": reason, "message": "why"})
-    assert draining.decide(Observation(replacement, drain)) == decision
+    assert draining.decide(StepObservation(replacement, drain)) == decision
 
 
 def test_a_deleted_drain_fails_the_attempt(make: Make) -> None:
     replacement = make.replacement("a")
-    assert draining.decide(Observation(replacement)) == DELETED
+    assert draining.decide(StepObservation(replacement)) == DELETED
     for phase in (DrainPhase.DRAINING, DrainPhase.COMPLETED):
         drain = make.drain(replacement, phase=phase, deleting=True)
-        assert draining.decide(Observation(replacement, drain)) == DELETED
+        assert draining.decide(StepObservation(replacement, drain)) == DELETED
 
 
 @pytest.mark.rule("OP-25")
@@ -132,22 +132,22 @@ def test_releasing_uncordons_or_keeps_the_cordon_by_policy(
 ) -> None:
     replacement = make.replacement("a", step=Step.RELEASING, strategy={"onNodeFailure": policy})
     failed: NodeDrain = make.drain(replacement, phase=DrainPhase.FAILED, **drain)
-    assert releasing.decide(Observation(replacement, failed)) == decision
-    assert releasing.decide(Observation(replacement)) == ReleaseSlot()
+    assert releasing.decide(StepObservation(replacement, failed)) == decision
+    assert releasing.decide(StepObservation(replacement)) == ReleaseSlot()
 
 
 @pytest.mark.rule("OP-20")
 def test_waiting_finishes_when_the_node_is_gone(make: Make) -> None:
     replacement = make.replacement("a")
     another = make.node("a", uid="another")
-    assert waiting.decide(Observation(replacement)) == CompleteWithoutNode()
-    assert waiting.decide(Observation(replacement, node=another)) == CompleteWithoutNode()
-    assert waiting.decide(Observation(replacement, node=make.node("a"))) == NoAction()
+    assert waiting.decide(StepObservation(replacement)) == CompleteWithoutNode()
+    assert waiting.decide(StepObservation(replacement, node=another)) == CompleteWithoutNode()
+    assert waiting.decide(StepObservation(replacement, node=make.node("a"))) == NoAction()
 
 
 def test_waiting_records_the_uid_of_a_replacement_without_one(make: Make) -> None:
     without = make.replacement("a", rollout="", nodeUID="")
-    assert waiting.decide(Observation(without, node=make.node("a"))) == RecordNodeUid("uid-a")
+    assert waiting.decide(StepObservation(without, node=make.node("a"))) == RecordNodeUid("uid-a")
 
 
 def test_each_attempt_has_a_separate_drain(make: Make) -> None:

@@ -10,7 +10,7 @@ from navarchos.errors import ConfigError
 from navarchos.testing.apiserver import ApiServer
 from navarchos.testing.apiserver.access.tokens import AUDIENCE, InvalidToken, Tokens
 from navarchos.testing.apiserver.objects import JsonObject
-from navarchos.testing.apiserver.store import BucketId, Store
+from navarchos.testing.apiserver.store import BucketId, ObjectStore
 
 RBAC = "rbac.authorization.k8s.io"
 MAPS: Resource[JsonObject] = Resource("", "v1", "configmaps", "ConfigMap", True, dict)
@@ -141,7 +141,7 @@ def test_a_client_with_another_authority_or_token_is_refused() -> None:
 
 @pytest.mark.parametrize("late", [0, 3000])
 def test_a_token_is_valid_until_it_expires(late: int) -> None:
-    store = Store()
+    store = ObjectStore()
     metadata = {"name": "r", "namespace": "default", "uid": "u"}
     account = store.put(BucketId("serviceaccounts", ""), {"metadata": metadata})
     tokens = Tokens(store)

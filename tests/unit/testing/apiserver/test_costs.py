@@ -21,7 +21,7 @@ from navarchos.testing.apiserver.builtin import builtin_kinds
 from navarchos.testing.apiserver.handler import route, serve
 from navarchos.testing.apiserver.kinds import Kinds
 from navarchos.testing.apiserver.requests import Request
-from navarchos.testing.apiserver.store import BucketId, Store
+from navarchos.testing.apiserver.store import BucketId, ObjectStore
 from navarchos.testing.apiserver.watches import WatchNotifier
 from navarchos.testing.apiserver.writes import Api
 
@@ -148,7 +148,7 @@ def test_a_change_without_watches_does_not_wake_the_loop() -> None:
 
 
 def filled(count: int) -> Api:
-    store = Store()
+    store = ObjectStore()
     for number in range(count):
         store.put(MAPS, config_map(f"map-{number:05}"))
     return Api(store, Kinds(builtin_kinds()), AccessControl(store, rbac=False))
@@ -176,7 +176,12 @@ def test_reading_an_object_costs_the_same_among_ten_and_among_ten_thousand() -> 
 @contextmanager
 def bare(body: bytes) -> Iterator[str]:
     """Serve one response to all requests, with aiohttp alone."""
-    loop, ready, stop, ports = asyncio.new_event_loop(), threading.Event(), asyncio.Event(), []
+    loop, ready, stop, ports = (
+        asyncio.new_event_loop(),
+        threading.Event(),
+        asyncio.Event(),
+        [],
+    )
 
     async def answer(_: web.BaseRequest) -> web.Response:
         return web.Response(body=body, headers={"Content-Type": "application/json"})

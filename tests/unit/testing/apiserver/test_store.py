@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from navarchos.testing.apiserver.store import BucketId, Compacted, FutureVersion, Store
+from navarchos.testing.apiserver.store import BucketId, Compacted, FutureVersion, ObjectStore
 
 THINGS = BucketId("things", "")
 
@@ -21,7 +21,7 @@ def thing(namespace: str, name: str, value: int = 0) -> dict[str, Any]:
     return {"metadata": {"name": name, "namespace": namespace}, "value": value}
 
 
-def run(store: Store, operations: list[Write]) -> dict[int, dict[str, int]]:
+def run(store: ObjectStore, operations: list[Write]) -> dict[int, dict[str, int]]:
     """Carry out writes; `None` deletes. Return the content at every version."""
     model: dict[str, int] = {}
     moments = {store.version: dict(model)}
@@ -39,7 +39,7 @@ def run(store: Store, operations: list[Write]) -> dict[int, dict[str, int]]:
 
 @given(writes)
 def test_the_content_equals_the_model_in_key_order(operations: list[Write]) -> None:
-    store = Store()
+    store = ObjectStore()
     moments = run(store, operations)
     held = {entry.key: entry.obj["value"] for entry in store.entries(THINGS)}
     assert held == moments[store.version]
@@ -48,7 +48,7 @@ def test_the_content_equals_the_model_in_key_order(operations: list[Write]) -> N
 
 @given(writes)
 def test_every_version_can_be_read_again(operations: list[Write]) -> None:
-    store = Store()
+    store = ObjectStore()
     for version, content in run(store, operations).items():
         then = {e.key: e.obj["value"] for e in store.entries_at(THINGS, "", version)}
         assert then == content
@@ -58,7 +58,7 @@ def test_every_version_can_be_read_again(operations: list[Write]) -> None:
 def test_the_log_replayed_from_any_version_ends_where_the_store_is(
     operations: list[Write],
 ) -> None:
-    store = Store()
+    store = ObjectStore()
     moments = run(store, operations)
     for version, content in moments.items():
         replayed = dict(content)
@@ -74,14 +74,14 @@ def test_the_log_replayed_from_any_version_ends_where_the_store_is(
 
 
 def test_a_namespace_differs_from_one_with_a_longer_name() -> None:
-    store = Store()
+    store = ObjectStore()
     for namespace in ("a", "a-b", "a0"):
         store.put(THINGS, thing(namespace, "x"))
     assert [entry.key for entry in store.entries(THINGS, "a")] == ["a/x"]
 
 
 def test_an_entry_is_replaced_and_not_changed() -> None:
-    store = Store()
+    store = ObjectStore()
     first = store.put(THINGS, thing("", "a", 1))
     raw = first.raw
     store.put(THINGS, thing("", "a", 2))
@@ -89,7 +89,7 @@ def test_an_entry_is_replaced_and_not_changed() -> None:
 
 
 def test_a_compacted_version_reports_the_oldest() -> None:
-    store = Store()
+    store = ObjectStore()
     store.put(THINGS, thing("", "a"))
     old = store.version
     store.put(THINGS, thing("", "b"))
@@ -102,14 +102,14 @@ def test_a_compacted_version_reports_the_oldest() -> None:
 
 
 def test_a_version_in_the_future_reports_the_current_one() -> None:
-    store = Store()
+    store = ObjectStore()
     with pytest.raises(FutureVersion) as future:
         store.entries_at(THINGS, "", 99)
     assert future.value.current == store.version
 
 
 def test_a_cursor_before_the_history_is_compacted() -> None:
-    store = Store(history=2)
+    store = ObjectStore(history=2)
     cursor = store.cursor(THINGS, store.version)
     for value in range(10):
         store.put(THINGS, thing("", "a", value))

@@ -8,7 +8,8 @@ A new step takes:
 1. a member of `Step` and its phase, in `api/v1alpha1/node_replacement.py`;
 2. a module here with `decide`, and its case in `decide` below;
 3. `Advance` to it, from the module of the step before it;
-4. its case in `Pipeline._observe`, and a field of `Observation` if it decides from something new;
+4. its case in `Pipeline._observe`, and a field of `StepObservation` if it decides from
+   something new;
 5. for a new action: a class in `decision.py`, in the union `Action`, and its case in
    `Pipeline._act`;
 6. its case in `ReplacementEvents`, a style in `cli/sandbox/view.py`, an entry in
@@ -21,12 +22,12 @@ from typing import assert_never
 
 from navarchos.operator.api.v1alpha1 import Step
 from navarchos.operator.replacements.steps import cordoned, draining, releasing, reserved, waiting
-from navarchos.operator.replacements.steps.decision import Decision, NoAction, Observation
+from navarchos.operator.replacements.steps.decision import Decision, NoAction, StepObservation
 
 __all__ = ["decide"]
 
 
-def decide(observed: Observation) -> Decision:
+def decide(observed: StepObservation) -> Decision:
     """Decide what the current step of a replacement does now. Pure."""
     step = observed.replacement.status.current
     match step:

@@ -6,7 +6,7 @@ from navarchos.operator.replacements.steps import decision
 __all__ = ["decide"]
 
 
-def decide(observed: decision.Observation) -> decision.Decision:
+def decide(observed: decision.StepObservation) -> decision.Decision:
     """Advance once the drain evicts pods or has ended; fail if it was deleted."""
     drain = observed.drain
     if drain is None or drain.metadata.deletion_timestamp is not None:

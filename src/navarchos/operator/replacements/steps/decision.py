@@ -19,14 +19,14 @@ __all__ = [
     "FailAttempt",
     "KeepCordon",
     "NoAction",
-    "Observation",
     "RecordNodeUid",
     "ReleaseSlot",
+    "StepObservation",
 ]
 
 
 @dataclass(frozen=True, slots=True)
-class Observation:
+class StepObservation:
     """The objects that a step decides from."""
 
     replacement: NodeReplacement

@@ -9,7 +9,7 @@ from navarchos.operator.replacements.steps import decision
 __all__ = ["decide"]
 
 
-def decide(observed: decision.Observation) -> decision.Decision:
+def decide(observed: decision.StepObservation) -> decision.Decision:
     """Follow the result of the drain; fail if it was deleted."""
     drain = observed.drain
     if drain is None:

@@ -8,7 +8,7 @@ from navarchos.operator.replacements.steps import decision
 __all__ = ["decide"]
 
 
-def decide(observed: decision.Observation) -> decision.Decision:
+def decide(observed: decision.StepObservation) -> decision.Decision:
     """Decide what happens to the cordon of the failed attempt (OP-25).
 
     The drain is absent once it is deleted, or if the attempt failed before it had one.

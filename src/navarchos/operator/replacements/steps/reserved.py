@@ -7,7 +7,7 @@ from navarchos.operator.replacements.steps import decision
 __all__ = ["decide"]
 
 
-def decide(observed: decision.Observation) -> decision.Decision:
+def decide(observed: decision.StepObservation) -> decision.Decision:
     """Create the drain, then follow it until it has cordoned the node."""
     if observed.drain is not None:
         return _follow(observed.drain)

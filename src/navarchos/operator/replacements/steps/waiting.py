@@ -5,7 +5,7 @@ from navarchos.operator.replacements.steps import decision
 __all__ = ["decide"]
 
 
-def decide(observed: decision.Observation) -> decision.Decision:
+def decide(observed: decision.StepObservation) -> decision.Decision:
     """Finish if the node is gone; fill in its uid if the spec has none.
 
     A node that is gone needs no slot, and its replacement finishes before its turn (OP-20).

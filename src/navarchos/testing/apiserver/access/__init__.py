@@ -4,12 +4,12 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from navarchos.testing.apiserver.access.authorizer import AllowAll, Authorizer, Rbac
-from navarchos.testing.apiserver.access.impersonation import Impersonation, impersonated_user
+from navarchos.testing.apiserver.access.impersonation import ImpersonatedUser, impersonated_user
 from navarchos.testing.apiserver.access.rules import attributes_of, denied
 from navarchos.testing.apiserver.access.tokens import InvalidToken, Tokens
 from navarchos.testing.apiserver.access.users import ADMINISTRATOR, ANONYMOUS, User
 from navarchos.testing.apiserver.status import StatusError
-from navarchos.testing.apiserver.store import Store
+from navarchos.testing.apiserver.store import ObjectStore
 
 __all__ = ["AccessControl"]
 
@@ -28,11 +28,11 @@ class AccessControl:
         authorizer: Decides what a user may do.
     """
 
-    def __init__(self, store: Store, *, rbac: bool) -> None:
+    def __init__(self, store: ObjectStore, *, rbac: bool) -> None:
         self.rbac = rbac
         self.tokens = Tokens(store)
         self.authorizer: Authorizer = Rbac(store) if rbac else AllowAll()
-        self._impersonation = Impersonation(self.authorizer)
+        self._impersonation = ImpersonatedUser(self.authorizer)
 
     def authorize(
         self,

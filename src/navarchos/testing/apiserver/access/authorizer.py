@@ -6,9 +6,9 @@ from typing import Final, NamedTuple, Protocol
 from navarchos.testing.apiserver.access.rules import EVERYTHING, Attributes, allows
 from navarchos.testing.apiserver.access.users import MASTERS, User, account_name
 from navarchos.testing.apiserver.objects import JsonObject, meta
-from navarchos.testing.apiserver.store import BucketId, Store, entry_key
+from navarchos.testing.apiserver.store import BucketId, ObjectStore, entry_key
 
-__all__ = ["RBAC_GROUP", "AllowAll", "Authorizer", "Decision", "Rbac", "ResolvedRules"]
+__all__ = ["RBAC_GROUP", "AllowAll", "AuthorizationDecision", "Authorizer", "Rbac", "ResolvedRules"]
 
 RBAC_GROUP: Final = "rbac.authorization.k8s.io"
 """The API group of roles and bindings."""
@@ -18,7 +18,7 @@ _CLUSTER_BINDINGS: Final = BucketId("clusterrolebindings", RBAC_GROUP)
 _BINDINGS: Final = BucketId("rolebindings", RBAC_GROUP)
 
 
-class Decision(NamedTuple):
+class AuthorizationDecision(NamedTuple):
     """Whether something is allowed, and the reason if there is one to report."""
 
     allowed: bool
@@ -35,7 +35,7 @@ class ResolvedRules(NamedTuple):
 class Authorizer(Protocol):
     """Decides what a user may do. Threads: safe from any thread."""
 
-    def decide(self, user: User, asked: Attributes) -> Decision:
+    def decide(self, user: User, asked: Attributes) -> AuthorizationDecision:
         """Return whether a user may do something."""
         ...
 
@@ -51,9 +51,9 @@ class Authorizer(Protocol):
 class AllowAll:
     """Allows everything, as `--authorization-mode=AlwaysAllow`."""
 
-    def decide(self, user: User, asked: Attributes) -> Decision:
+    def decide(self, user: User, asked: Attributes) -> AuthorizationDecision:
         """Allow the request."""
-        return Decision(True)
+        return AuthorizationDecision(True)
 
     def rules_of(self, user: User, namespace: str) -> ResolvedRules:
         """Return the rules that allow everything."""
@@ -77,20 +77,20 @@ class Rbac:
     A real server follows them by watches, with a small delay.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: ObjectStore) -> None:
         self._store = store
 
-    def decide(self, user: User, asked: Attributes) -> Decision:
+    def decide(self, user: User, asked: Attributes) -> AuthorizationDecision:
         """Search the user's rules for one that allows the request."""
         if MASTERS in user.groups:
-            return Decision(True)
+            return AuthorizationDecision(True)
         missing = []
         for rule, source in self._grants(user, asked.namespace):
             if rule is None:
                 missing.append(source)
             elif allows(rule, asked):
-                return Decision(True, f"RBAC: allowed by {source}")
-        return Decision(False, f"RBAC: {_aggregate(missing)}" if missing else "")
+                return AuthorizationDecision(True, f"RBAC: allowed by {source}")
+        return AuthorizationDecision(False, f"RBAC: {_aggregate(missing)}" if missing else "")
 
     def rules_of(self, user: User, namespace: str) -> ResolvedRules:
         """Return all rules of all roles that are bound to the user."""

@@ -15,7 +15,7 @@ from navarchos.testing.apiserver.access.authorizer import Authorizer
 from navarchos.testing.apiserver.names import dns_subdomain
 from navarchos.testing.apiserver.status import StatusError, bad_request, quote
 
-__all__ = ["Impersonation", "impersonated_user"]
+__all__ = ["ImpersonatedUser", "impersonated_user"]
 
 _USER: Final = "Impersonate-User"
 _GROUP: Final = "Impersonate-Group"
@@ -114,7 +114,7 @@ _MODES: Final = (
 )
 
 
-class Impersonation:
+class ImpersonatedUser:
     """Checks impersonation, and remembers the last successful mode of each user.
 
     As upstream since 1.36, the mode that succeeded last is tried first, and its refusal is

@@ -15,7 +15,7 @@ from navarchos.testing.apiserver.access import users
 from navarchos.testing.apiserver.access.authorizer import RBAC_GROUP, Authorizer
 from navarchos.testing.apiserver.access.rules import EVERYTHING, Attributes, uncovered
 from navarchos.testing.apiserver.selectors import label_selector_matches
-from navarchos.testing.apiserver.store import BucketId, Change, Entry, Store
+from navarchos.testing.apiserver.store import BucketId, Change, Entry, ObjectStore
 
 __all__ = ["ClusterRoleAggregator", "bootstrap_roles", "check_escalation"]
 
@@ -152,7 +152,7 @@ class ClusterRoleAggregator:
     Threads: the listener runs under the store's lock.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: ObjectStore) -> None:
         self._store = store
 
     def on_change(self, change: Change) -> None:

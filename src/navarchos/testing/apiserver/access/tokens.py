@@ -12,7 +12,7 @@ import msgspec
 from navarchos.testing.apiserver import objects
 from navarchos.testing.apiserver import status as statuses
 from navarchos.testing.apiserver.access import users
-from navarchos.testing.apiserver.store import BucketId, Entry, Store, entry_key
+from navarchos.testing.apiserver.store import BucketId, Entry, ObjectStore, entry_key
 
 __all__ = ["AUDIENCE", "InvalidToken", "Tokens"]
 
@@ -48,7 +48,7 @@ class Tokens:
     Threads: safe from any thread.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: ObjectStore) -> None:
         self._store = store
         self._secret = secrets.token_bytes(32)
         self._users: dict[str, users.User] = {}
@@ -263,7 +263,7 @@ def _check_lifetime(seconds: int) -> None:
 
 
 def _bound_objects(
-    store: Store, account: Entry, reference: objects.JsonObject
+    store: ObjectStore, account: Entry, reference: objects.JsonObject
 ) -> list[tuple[str, Entry]]:
     """Return the object that a token is bound to; for a pod also its node."""
     if not reference:

@@ -9,8 +9,8 @@ A new built-in kind takes two steps:
 
 Then only as far as the kind needs it:
 
-3. defaults, validation and immutable fields: a `Strategy` in `builtin/core.py`, `builtin/groups.py`
-   or the module of its group;
+3. defaults, validation and immutable fields: a `KindStrategy` in `builtin/core.py`,
+   `builtin/groups.py` or the module of its group;
 4. columns of `kubectl get` other than name and age: `tables/cluster.py` or `tables/workloads.py`;
 5. field selectors other than name and namespace: `_BUILT_IN` in `selectors.py`;
 6. the default roles `view`, `edit` and `admin`: `access/roles.py`;
@@ -25,7 +25,7 @@ from typing import Final
 
 from navarchos.testing.apiserver.builtin import core, groups, pods, rbac, workloads
 from navarchos.testing.apiserver.builtin.definitions import DEFINITION
-from navarchos.testing.apiserver.kinds import ALL_VERBS, Conversion, Kind, Strategy
+from navarchos.testing.apiserver.kinds import ALL_VERBS, Conversion, Kind, KindStrategy
 from navarchos.testing.apiserver.store import BucketId
 from navarchos.testing.apiserver.types import TYPES
 
@@ -33,10 +33,10 @@ __all__ = ["builtin_kinds"]
 
 _STATUS: Final = ("status",)
 _SCALED: Final = ("status", "scale")
-_PLAIN: Final = Strategy()
+_PLAIN: Final = KindStrategy()
 
 
-_RETURNED: Final = Strategy(returns_deleted=True)
+_RETURNED: Final = KindStrategy(returns_deleted=True)
 
 
 def _kind(
@@ -49,7 +49,7 @@ def _kind(
     short: Iterable[str] = (),
     categories: Iterable[str] = (),
     sub: Iterable[str] = (),
-    strategy: Strategy = _PLAIN,
+    strategy: KindStrategy = _PLAIN,
     verbs: tuple[str, ...] = ALL_VERBS,
     bucket: BucketId | None = None,
     stored_version: str = "",

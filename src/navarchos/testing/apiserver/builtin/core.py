@@ -119,13 +119,13 @@ def _frozen_data(new: objects.JsonObject, old: objects.JsonObject) -> list[statu
     return errors + [statuses.forbidden_field(field, text) for field in changed]
 
 
-NAMESPACE: Final = kinds.Strategy(
+NAMESPACE: Final = kinds.KindStrategy(
     name_rule=names.dns_label,
     default=_default_namespace,
     prepare_create=_prepare_namespace,
     prepare_update=_keep_namespace_finalizers,
 )
-SERVICE: Final = kinds.Strategy(
+SERVICE: Final = kinds.KindStrategy(
     name_rule=names.dns_label,
     returns_deleted=True,
     default=_default_service,
@@ -133,8 +133,8 @@ SERVICE: Final = kinds.Strategy(
     prepare_update=_keep_address,
     validate=_validate_service,
 )
-CONFIG_MAP: Final = kinds.Strategy(validate=_validate_keys, validate_update=_frozen_data)
-SECRET: Final = kinds.Strategy(
+CONFIG_MAP: Final = kinds.KindStrategy(validate=_validate_keys, validate_update=_frozen_data)
+SECRET: Final = kinds.KindStrategy(
     default=_default_secret, validate=_validate_keys, validate_update=_frozen_data
 )
 
@@ -184,7 +184,7 @@ def _validate_node_update(
     return [statuses.forbidden_field(f"spec.{field}", _UPDATE_REFUSED) for field in changed]
 
 
-NODE: Final = kinds.Strategy(
+NODE: Final = kinds.KindStrategy(
     status_on_create=True,
     default=_default_node,
     validate=_validate_node,
@@ -213,7 +213,7 @@ def _default_volume(obj: objects.JsonObject) -> None:
     obj.setdefault("status", {}).setdefault("phase", "Pending")
 
 
-CLAIM: Final = kinds.Strategy(
+CLAIM: Final = kinds.KindStrategy(
     returns_deleted=True, default=_default_claim, validate=_validate_claim
 )
-VOLUME: Final = kinds.Strategy(returns_deleted=True, default=_default_volume)
+VOLUME: Final = kinds.KindStrategy(returns_deleted=True, default=_default_volume)

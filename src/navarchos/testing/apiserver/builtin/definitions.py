@@ -250,7 +250,7 @@ def _stored_errors(obj: objects.JsonObject) -> list[statuses.FieldError]:
     ]
 
 
-DEFINITION: Final = kinds.Strategy(
+DEFINITION: Final = kinds.KindStrategy(
     generation=True,
     unconditional_update=False,
     default=_default,

@@ -81,7 +81,7 @@ def _amount_errors(field: str, value: objects.JsonValue) -> list[statuses.FieldE
     return []
 
 
-BUDGET: Final = kinds.Strategy(
+BUDGET: Final = kinds.KindStrategy(
     generation=True, unconditional_update=False, default=_default_budget, validate=_validate_budget
 )
 
@@ -105,7 +105,7 @@ def _validate_lease(lease: objects.JsonObject) -> list[statuses.FieldError]:
     return errors
 
 
-LEASE: Final = kinds.Strategy(
+LEASE: Final = kinds.KindStrategy(
     unconditional_update=False,
     create_on_update=True,
     default=_default_lease,
@@ -199,7 +199,7 @@ def _series_errors(event: objects.JsonObject) -> list[statuses.FieldError]:
     return errors
 
 
-EVENT: Final = kinds.Strategy(
+EVENT: Final = kinds.KindStrategy(
     create_on_update=True, default=_default_event, validate=_validate_event
 )
 EVENTS_V1_EVENT: Final = replace(
@@ -213,8 +213,8 @@ def _default_class(obj: objects.JsonObject) -> None:
     obj.setdefault("volumeBindingMode", "Immediate")
 
 
-STORAGE_CLASS: Final = kinds.Strategy(returns_deleted=True, default=_default_class)
-PRIORITY_CLASS: Final = kinds.Strategy(
+STORAGE_CLASS: Final = kinds.KindStrategy(returns_deleted=True, default=_default_class)
+PRIORITY_CLASS: Final = kinds.KindStrategy(
     generation=True,
     default=lambda obj: obj.setdefault("preemptionPolicy", "PreemptLowerPriority"),
 )

@@ -247,7 +247,7 @@ def _prepare_update(new: objects.JsonObject, old: objects.JsonObject) -> None:
         new.setdefault("status", {})["qosClass"] = old["status"]["qosClass"]
 
 
-POD: Final = kinds.Strategy(
+POD: Final = kinds.KindStrategy(
     generation=True,
     status_metadata=("labels", "annotations", "finalizers"),
     returns_deleted=True,

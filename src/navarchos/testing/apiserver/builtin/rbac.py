@@ -5,7 +5,7 @@ from typing import Final
 
 from navarchos.testing.apiserver import names, objects
 from navarchos.testing.apiserver import status as statuses
-from navarchos.testing.apiserver.kinds import Strategy
+from navarchos.testing.apiserver.kinds import KindStrategy
 
 __all__ = ["CLUSTER_BINDING", "CLUSTER_ROLE", "ROLE", "ROLE_BINDING"]
 
@@ -126,8 +126,8 @@ def _role_change_errors(
     return [statuses.invalid_value("roleRef", shown, "cannot change roleRef")]
 
 
-def _binding(check: Callable[[objects.JsonObject], list[statuses.FieldError]]) -> Strategy:
-    return Strategy(
+def _binding(check: Callable[[objects.JsonObject], list[statuses.FieldError]]) -> KindStrategy:
+    return KindStrategy(
         name_rule=names.path_segment,
         default=_default_binding,
         validate=check,
@@ -135,8 +135,8 @@ def _binding(check: Callable[[objects.JsonObject], list[statuses.FieldError]]) -
     )
 
 
-def _role(check: Callable[[objects.JsonObject], list[statuses.FieldError]]) -> Strategy:
-    return Strategy(
+def _role(check: Callable[[objects.JsonObject], list[statuses.FieldError]]) -> KindStrategy:
+    return KindStrategy(
         name_rule=names.path_segment,
         prepare_create=_write_null_rules,
         prepare_update=_write_null_rules_on_update,

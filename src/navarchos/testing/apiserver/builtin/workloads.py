@@ -202,8 +202,8 @@ def _immutable(
 def _workload(
     default: Callable[[objects.JsonObject], None],
     *immutable: str,
-) -> kinds.Strategy:
-    return kinds.Strategy(
+) -> kinds.KindStrategy:
+    return kinds.KindStrategy(
         generation=True,
         default=default,
         validate=_validate_long_running,
@@ -223,7 +223,7 @@ DAEMON_SET: Final = replace(
     prepare_create=_begin_template_generation,
     prepare_update=_count_template_generation,
 )
-JOB: Final = kinds.Strategy(
+JOB: Final = kinds.KindStrategy(
     generation=True,
     orphans=True,
     default=_default_job,
@@ -231,6 +231,6 @@ JOB: Final = kinds.Strategy(
     validate=_validate_job,
     validate_update=_immutable("spec.selector", "spec.completionMode", "spec.template"),
 )
-CRON_JOB: Final = kinds.Strategy(
+CRON_JOB: Final = kinds.KindStrategy(
     generation=True, default=_default_cron_job, validate=_validate_cron_job
 )

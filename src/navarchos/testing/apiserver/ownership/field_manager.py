@@ -47,7 +47,7 @@ _BEFORE: Final = "before-first-apply"
 class ApplyConflicts(Exception):
     """A configuration has fields that other managers own; `fields` has them by manager."""
 
-    def __init__(self, fields: dict[managed_fields.Manager, fieldsets.FieldSet]) -> None:
+    def __init__(self, fields: dict[managed_fields.FieldManager, fieldsets.FieldSet]) -> None:
         super().__init__(fields)
         self.fields = fields
 
@@ -67,10 +67,10 @@ class FieldWrite(NamedTuple):
     find: Callable[[str], Kind | None]
     subresource: str = ""
 
-    def manager(self, operation: str, name: str = "") -> managed_fields.Manager:
+    def manager(self, operation: str, name: str = "") -> managed_fields.FieldManager:
         """Return the identity of the writer in the managed fields."""
         version = self.kind.api_version if operation == managed_fields.UPDATE else ""
-        return managed_fields.Manager(
+        return managed_fields.FieldManager(
             name or self.name or "unknown", operation, version, self.subresource
         )
 
@@ -180,7 +180,7 @@ def _changes_by_version(
     old: objects.JsonObject,
     new: objects.JsonObject,
     comparison: typed_values.Comparison,
-) -> list[tuple[managed_fields.Manager, managed_fields.OwnedFields, typed_values.Comparison]]:
+) -> list[tuple[managed_fields.FieldManager, managed_fields.OwnedFields, typed_values.Comparison]]:
     """Return each entry with the change in the entry's version, if that version is still served."""
     known = {write.kind.api_version: comparison}
     found = []

@@ -18,8 +18,8 @@ from navarchos.testing.apiserver.ownership.fieldsets import FieldSet, union
 __all__ = [
     "APPLY",
     "UPDATE",
+    "FieldManager",
     "ManagedFields",
-    "Manager",
     "OwnedFields",
     "cap_updaters",
     "decode_managed_fields",
@@ -37,7 +37,7 @@ _ANCIENT: Final = "ancient-changes"
 _TYPE: Final = "FieldsV1"
 
 
-class Manager(NamedTuple):
+class FieldManager(NamedTuple):
     """The identity of a field manager; `managedFields` has one entry for each.
 
     Attributes:
@@ -68,7 +68,7 @@ class OwnedFields(NamedTuple):
     time: str = ""
 
 
-ManagedFields: TypeAlias = dict[Manager, OwnedFields]
+ManagedFields: TypeAlias = dict[FieldManager, OwnedFields]
 """All managers of an object with their fields. Read-only."""
 
 
@@ -84,7 +84,7 @@ def decode_managed_fields(entries: JsonValue) -> ManagedFields:
         operation, version = entry.get("operation"), entry.get("apiVersion")
         if operation not in {APPLY, UPDATE} or not version or entry.get("fieldsType") != _TYPE:
             return {}
-        manager = Manager(
+        manager = FieldManager(
             entry.get("manager") or "",
             operation,
             "" if operation == APPLY else version,
@@ -114,7 +114,7 @@ def encode_managed_fields(managed: ManagedFields) -> list[JsonObject]:
     ]
 
 
-def _order(manager: Manager, owned_fields: OwnedFields) -> tuple[str, ...]:
+def _order(manager: FieldManager, owned_fields: OwnedFields) -> tuple[str, ...]:
     return (
         manager.operation,
         owned_fields.time,
@@ -124,7 +124,7 @@ def _order(manager: Manager, owned_fields: OwnedFields) -> tuple[str, ...]:
     )
 
 
-def _entry(manager: Manager, owned_fields: OwnedFields) -> JsonObject:
+def _entry(manager: FieldManager, owned_fields: OwnedFields) -> JsonObject:
     entry: JsonObject = {}
     if manager.name:
         entry["manager"] = manager.name
@@ -166,7 +166,7 @@ def cap_updaters(managed: ManagedFields) -> ManagedFields:
     if excess <= 0:
         return managed
     result = dict(managed)
-    first: dict[str, Manager] = {}
+    first: dict[str, FieldManager] = {}
     for manager in sorted(updaters, key=lambda one: (managed[one].time, one)):
         if excess <= 0:
             break
@@ -174,7 +174,7 @@ def cap_updaters(managed: ManagedFields) -> ManagedFields:
         if version not in first:
             first[version] = manager
             continue
-        bucket = Manager(_ANCIENT, UPDATE, version)
+        bucket = FieldManager(_ANCIENT, UPDATE, version)
         older = result.pop(bucket, None) or result.pop(first[version])
         owned_fields = result.pop(manager)
         result[bucket] = OwnedFields(
