@@ -183,7 +183,7 @@ def test_a_listener_that_fails_is_logged_without_its_variables(server: ApiServer
     with capture_logs() as lines:
         server.install(node("n1"))
     (line,) = [line for line in lines if line["event"] == "store_listener_failed"]
-    assert line["exception"].endswith("RuntimeError: no\n")
+    assert line["error"].endswith("RuntimeError: no\n")
     assert "exc_info" not in line, "drawn with all variables it takes a tenth of a second"
 
 
