@@ -91,7 +91,7 @@ def test_two_processes_at_the_same_time_build_once(command: Command) -> None:
     with command.start() as first:
         read_until(first, "building")
         with command.start() as second:
-            read_until(second, "waiting for another run to end")
+            read_until(second, "waiting for another process that fills the cache")
             command.let_go()
             answers = [each.communicate(timeout=LIMIT)[0] for each in (first, second)]
     assert answers == [f"{command.cache / 'etcd'}\n"] * 2
@@ -123,9 +123,9 @@ def test_without_go_and_network_the_error_names_the_remedies(command: Command) -
     assert process.returncode == 1
     error = said[said.index("Error: ") :]
     assert error.startswith(
-        "Error: no etcd: let the releases be reached, install Go, or point KUBEBUILDER_ASSETS "
-        "at the programs; tried:\n"
+        "Error: missing programs: etcd; allow access to the releases, install Go, or set "
+        "KUBEBUILDER_ASSETS to a folder with the programs; tried:\n"
     )
-    assert "etcd: build: there is no go toolchain on the PATH" in error
+    assert "etcd: build: no go toolchain on the PATH" in error
     assert "etcd: release: https://" in error
     assert "Traceback" not in said

@@ -270,9 +270,9 @@ def test_a_missing_engine_is_reported_in_one_line_before_the_build(world: World)
     status, said = world.run()
     assert status == 1
     assert said == (
-        "e2e-kind: Error: kind needs a container engine, and none answers: "
+        "e2e-kind: Error: kind requires a container engine, but none answers: "
         "docker: not on the PATH; podman: not on the PATH; nerdctl: not on the PATH. "
-        "Start one, or run `make e2e`, which needs none\n"
+        "Start one, or run `make e2e`, which does not need one\n"
     )
     assert world.calls() == []
 

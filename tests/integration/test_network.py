@@ -169,7 +169,7 @@ def test_idle_watches_stay_open_and_a_dead_watch_is_reported_and_resumed_in_time
     with stopwatch() as elapsed:
         assert given.wait_until_stale(LIMIT)
         assert elapsed() <= IDLE * 1.1
-        assert given.count("stale") == 1
+        assert given.count("disconnected") == 1
         assert not given.is_right()
         # 3. The network recovers.
         given.proxy.heal()

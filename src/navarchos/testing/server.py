@@ -99,6 +99,6 @@ if TYPE_CHECKING:
     from navarchos.testing.apiserver import ApiServer
     from navarchos.testing.controlplane import ControlPlane
 
-    def _both_are(in_process: ApiServer, real: ControlPlane) -> tuple[Server, Server]:
+    def _check_protocol(in_process: ApiServer, real: ControlPlane) -> tuple[Server, Server]:
         """Let the type checker compare both servers with the protocol."""
         return in_process, real
