@@ -24,16 +24,19 @@ HOMES: Final = {
     "DrainPhase": f"{API}/node_drain.py",
     "RolloutPhase": f"{API}/node_rollout.py",
     "Report": "operator/drains/decide.py",
+    "WaitReason": "operator/reasons.py",
 }
 """The enums, with their modules."""
 
 PLACES: Final = {
-    "EscalationAction": {"operator/drains/batch.py"},
+    "EscalationAction": {"operator/drains/batch.py", "operator/preflight/pod_findings.py"},
     "EvictionOutcome": {
         "drain/eviction.py",
         "operator/drains/batch.py",
         "operator/drains/status.py",
+        "operator/preflight/collector.py",
     },
+    "WaitReason": {"operator/reasons.py"},
     "Step": {
         f"{API}/node_replacement.py",
         "cli/sandbox/view.py",

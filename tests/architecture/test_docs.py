@@ -40,6 +40,25 @@ def test_a_file_that_a_page_links_to_exists(page: Path) -> None:
     assert [target for target in local if not (page.parent / target).exists()] == []
 
 
+def anchors(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub makes them."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text("utf-8"), re.MULTILINE)
+    plain = [re.sub(r"[^\w\- ]", "", heading.lower()) for heading in headings]
+    return {heading.strip().replace(" ", "-") for heading in plain}
+
+
+@pytest.mark.parametrize("page", DOCS, ids=name_of)
+def test_a_heading_that_a_page_links_to_exists(page: Path) -> None:
+    missing = []
+    for link in ANY_LINK.findall(page.read_text("utf-8")):
+        target, _, anchor = link.partition("#")
+        if anchor and "://" not in link:
+            other = page.parent / target if target else page
+            if anchor not in anchors(other):
+                missing.append(link)
+    assert missing == []
+
+
 @pytest.mark.parametrize("page", DECISIONS, ids=name_of)
 def test_a_decision_has_a_context_a_decision_and_consequences(page: Path) -> None:
     lines = page.read_text("utf-8").splitlines()

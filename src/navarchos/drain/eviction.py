@@ -148,10 +148,10 @@ def eviction_result(error: errors.ClientError) -> EvictionResult:
     """
     if not isinstance(error, errors.ApiError):
         return EvictionResult(EvictionOutcome.RETRY, str(error))
-    return EvictionResult(_answer(error), _message(error), _budget(error), error.retry_after)
+    return EvictionResult(_outcome(error), _message(error), _budget(error), error.retry_after)
 
 
-def _answer(error: errors.ApiError) -> EvictionOutcome:  # noqa: PLR0911 - the table, row by row
+def _outcome(error: errors.ApiError) -> EvictionOutcome:  # noqa: PLR0911 - the table, row by row
     if isinstance(error, errors.NotFound):
         return EvictionOutcome.GONE
     if "admission webhook" in error.message and "denied the request" in error.message:

@@ -5,7 +5,7 @@
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Final
+from typing import Final, assert_never
 
 __all__ = ["ConditionType", "CordonReason", "EventReason", "Reason", "WaitReason"]
 
@@ -108,8 +108,21 @@ class WaitReason(StrEnum):
             case WaitReason.ROLLOUT_NOT_READY:
                 # The status of the rollout says so too, and a large rollout takes time.
                 return 30.0
-            case _:
+            case (
+                WaitReason.HIGHER_PRIORITY
+                | WaitReason.TOPOLOGY
+                | WaitReason.CONTROL_PLANE
+                | WaitReason.SETTLING
+                | WaitReason.PENDING_PODS
+                | WaitReason.NODE_IN_FLIGHT
+                | WaitReason.PAUSED
+                | WaitReason.ROLLOUT_PAUSED
+                | WaitReason.ROLLOUT_HALTED
+                | WaitReason.INVALID_STRATEGY
+            ):
                 return 0.0
+            case _:
+                assert_never(self)
 
 
 _MESSAGES: Final[Mapping[WaitReason, str]] = {

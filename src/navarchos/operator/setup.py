@@ -41,7 +41,7 @@ def add_operator(manager: Manager, *, workers: int = WORKERS) -> None:
     """
     clients = operator_clients(manager)
     write_pool = WorkerPool("write", clock=manager.clock)
-    manager.add(write_pool, name="writers")
+    manager.add(write_pool, name="write-pool")
     rollouts.add_to_manager(manager, clients, write_pool)
     replacements.add_to_manager(manager, clients, write_pool)
     taints.add_to_manager(manager, clients)

@@ -356,7 +356,7 @@ def test_a_union_counts_and_contains_what_its_parts_do(thing: Make) -> None:
 
 
 @pytest.mark.rule("IF-08")
-def test_a_removed_informer_stops_and_the_next_asker_gets_a_fresh_one(
+def test_a_removed_informer_stops_and_the_next_request_gets_a_new_one(
     factory: InformerFactory, sources: Sources, fake_clock: FakeClock
 ) -> None:
     old = factory.informer(BOXES)

@@ -654,7 +654,7 @@ def test_a_server_that_asks_for_an_hour_gets_a_minute(
     assert asked(source) == [("watch", "11")]
 
 
-def test_a_cache_is_stale_from_the_loss_of_its_watch_to_the_next_one(
+def test_a_cache_is_disconnected_from_the_loss_of_its_watch_to_the_next_watch(
     source: FakeSource[Any], informer_of: Make, fake_clock: FakeClock
 ) -> None:
     instruments = Instruments()

@@ -522,7 +522,7 @@ def test_every_line_of_a_reconcile_carries_its_id(bench: Bench) -> None:
 
 
 @pytest.mark.rule("CT-16")
-def test_a_pass_knows_itself_while_it_lasts(bench: Bench) -> None:
+def test_current_reconcile_returns_the_running_reconcile(bench: Bench) -> None:
     seen: list[ReconcileContext] = []
     bench.script.before = lambda _: seen.append(current_reconcile())
     bench.start(kind="Thing")
@@ -537,7 +537,7 @@ def test_a_pass_knows_itself_while_it_lasts(bench: Bench) -> None:
 
 
 @pytest.mark.rule("CT-15")
-def test_a_pass_that_takes_too_long_is_asked_to_end_and_comes_again(bench: Bench) -> None:
+def test_a_reconcile_that_exceeds_its_time_limit_is_stopped_and_requeued(bench: Bench) -> None:
     left: list[float | None] = []
 
     def obedient(_: Request) -> None:

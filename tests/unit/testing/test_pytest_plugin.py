@@ -82,7 +82,7 @@ def test_an_option_names_the_server_of_a_suite(tmp_path: Path, api_server: ApiSe
     assert api_server.list("customresourcedefinitions", group="apiextensions.k8s.io")
 
 
-def test_whoever_does_not_ask_for_it_pays_nothing(tmp_path: Path) -> None:
+def test_a_test_without_the_fixture_pays_nothing(tmp_path: Path) -> None:
     (tmp_path / "test_it.py").write_text(
         "import sys\n"
         "def test_nothing_of_it_is_loaded():\n"

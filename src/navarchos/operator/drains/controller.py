@@ -1,4 +1,4 @@
-"""How the drain controller is wired: sources, predicates, workers."""
+"""The drain controller: its caches, its watches, and the drains that a change concerns."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field

@@ -114,7 +114,8 @@ class DrainObservation:
         settings: The parsed spec, or the error in it.
         now: The present time, in whole seconds like the times in status.
         monotonic: The present time on the monotonic clock.
-        is_suspended: Whether a user has paused the drain, or the rollout above it.
+        is_suspended: Whether the drain is paused; once it has been reported, whether the
+            replacement or rollout above it is paused or being deleted.
         is_halted: Whether the process may not send evictions any more.
         attempts: The last request for each pod, by uid.
         cordoned_for: Seconds since this process cordoned the node; `None` if it did not.

@@ -162,7 +162,8 @@ class EvictionDispatcher:
         """Return which budgets the deletion bypassed and why; empty if none."""
         if result.outcome not in _LEFT:
             return ""
-        if request.stage is not None:
+        method = request.method(disable_eviction=options.disable_eviction)
+        if request.stage is not None and method is RemovalMethod.DELETE:
             refusal = _refusal(before.get(request.planned.uid))
             return f"{refusal} by stage {request.stage.number} of the escalation"
         budgets = self._budgets.covering(request.planned.pod)

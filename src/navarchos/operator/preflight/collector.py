@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, assert_never
 
 from navarchos.client import Client, Forbidden, NotFound, Resource
 from navarchos.client.errors import ClientError
@@ -30,11 +30,6 @@ MAX_DRY_RUNS: Final = 64
 """The maximum number of dry-run evictions of a plan. One pod of each workload is enough."""
 
 _TIMEOUT: Final = 10.0
-
-_UNKNOWN: Final = frozenset(
-    {EvictionOutcome.FORBIDDEN, EvictionOutcome.RETRY, EvictionOutcome.WEBHOOK_FAILED}
-)
-"""Outcomes of a dry run that are inconclusive about the pod."""
 
 _NEEDED: Final = (*EVICTION_RBAC, *CORDON_RBAC, *POD_RBAC)
 """The permissions that the manager needs to drain nodes."""
@@ -117,7 +112,7 @@ class _Collector:
         if not pods or not version or not self._webhooks_decide():
             return {}
         answers = dry_run_evictions(self._client, pods, version)
-        inconclusive = [a for a in answers.values() if a.outcome in _UNKNOWN]
+        inconclusive = [a for a in answers.values() if not _is_conclusive(a.outcome)]
         inconclusive += [a for a in answers.values() if "does not support dry run" in a.message]
         if inconclusive:
             self.findings.append(
@@ -232,3 +227,24 @@ def dry_run_evictions(
         except ClientError as error:
             refusals[meta.uid] = eviction_result(error)
     return refusals
+
+
+def _is_conclusive(outcome: EvictionOutcome) -> bool:
+    """Return whether the outcome of a dry run says something about the pod."""
+    match outcome:
+        case EvictionOutcome.FORBIDDEN | EvictionOutcome.RETRY | EvictionOutcome.WEBHOOK_FAILED:
+            return False
+        case (
+            EvictionOutcome.EVICTED
+            | EvictionOutcome.DELETED
+            | EvictionOutcome.GONE
+            | EvictionOutcome.BLOCKED_BY_BUDGET
+            | EvictionOutcome.MULTIPLE_BUDGETS
+            | EvictionOutcome.IN_PROGRESS
+            | EvictionOutcome.NAMESPACE_TERMINATING
+            | EvictionOutcome.WEBHOOK_DENIED
+            | EvictionOutcome.REFUSED
+        ):
+            return True
+        case _:
+            assert_never(outcome)

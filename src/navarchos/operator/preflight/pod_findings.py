@@ -17,6 +17,7 @@ from navarchos.drain import (
     budgets_of,
     full_name,
 )
+from navarchos.operator.api import v1alpha1 as api
 from navarchos.operator.drains.batch import TERMINATING_TOO_LONG_AFTER
 from navarchos.operator.drains.settings import DrainSettings
 from navarchos.operator.preflight.findings import FindingReason, PlanFinding, Severity
@@ -190,7 +191,7 @@ def _blocked_by_budget(case: _Case, settings: DrainSettings) -> Iterable[PlanFin
         yield case.report(
             Severity.NOTE,
             FindingReason.BUDGET_BYPASSED,
-            f"{refusal.message}; escalation stage {stage.number} deletes the pod "
+            f"{refusal.message}; escalation stage {stage.number} {_effect(stage.action)} "
             f"{stage.after:g} s after the first eviction",
             "check that this is intended",
         )
@@ -250,6 +251,14 @@ def _exhausted(case: _Case, budget: Budget) -> PlanFinding:
         f"{healthy} {status.desired_healthy}",
         "fix the unhealthy pods of the budget",
     )
+
+
+def _effect(action: api.EscalationAction) -> str:
+    match action:
+        case api.EscalationAction.DELETE | api.EscalationAction.DELETE_UNHEALTHY:
+            return "deletes the pod"
+        case _:
+            assert_never(action)
 
 
 def _allows_unready(budget: Budget, pod: Pod) -> bool:

@@ -3,7 +3,7 @@
 ```text
 ADMISSION ──> reconciler.py ──> admission_loop.py   observe ──> decide ──> write, on one worker
                 snapshot.py     the observed objects; budgets.py  budgets of a few nodes
-                admission.py    which nodes may start, as a pure function; stalled.py  and release
+                admission.py    which nodes may start; stalled.py  which release their slot
 NodeReplacement ──> reconciler.py ──> pipeline.py   observe ──> decide ──> act ──> persist
                 steps/          what each step does next, as pure functions
                 attempt_drain.py  the NodeDrain of an attempt

@@ -41,7 +41,10 @@ RBAC: Final = (
 
 
 class Pipeline:
-    """Moves a replacement through its steps. The only writer of the status of a started node.
+    """Moves a replacement through its steps.
+
+    Writes the whole status of a started node, except `stalledSince`, which `AdmissionLoop`
+    writes.
 
     Promises: an action is carried out before the status records its result, and repeating it
     changes nothing; so the work continues after a crash between any two requests (OP-26).

@@ -71,7 +71,7 @@ def test_a_file_that_cannot_be_run_is_no_program(
     assert found(lookup).source == "cache"
 
 
-def test_what_is_missing_is_told_with_every_way_that_was_tried(
+def test_missing_programs_are_reported_with_every_attempt(
     tmp_path: Path, lookup: Lookup, make_program: MakeProgram
 ) -> None:
     make_program(tmp_path / "cache", "etcd", PINNED)

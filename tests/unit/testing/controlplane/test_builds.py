@@ -50,7 +50,7 @@ def test_a_build_that_fails_shows_the_end_of_what_was_said(tmp_path: Path) -> No
     assert len(lines) == 13
 
 
-def test_a_toolchain_that_cannot_be_run_is_told(tmp_path: Path) -> None:
+def test_a_toolchain_that_cannot_be_run_is_reported(tmp_path: Path) -> None:
     (tmp_path / "go").write_text("no program")
     (tmp_path / "go").chmod(0o755)
     with pytest.raises(BuildFailed, match=r"go cannot be run: .*Exec format error"):

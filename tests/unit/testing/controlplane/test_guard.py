@@ -73,7 +73,7 @@ def test_stop_may_be_repeated_and_requests_after_it_are_refused(guard: Guard) ->
         guard.status()
 
 
-def test_a_server_that_ends_by_itself_is_told_with_its_log(guard: Guard) -> None:
+def test_a_server_that_ends_by_itself_is_reported_with_its_log(guard: Guard) -> None:
     pid = guard.start("sh", "/bin/sh", "-c", "echo out; echo err >&2; exit 3")
     wait_until_ended(pid)
     assert guard.status() == {"sh": 3}
@@ -112,7 +112,7 @@ def test_a_paused_server_can_be_stopped(guard: Guard) -> None:
     assert guard.stop_server("one") == -signal.SIGTERM
 
 
-def test_what_cannot_be_done_is_told(guard: Guard) -> None:
+def test_an_impossible_request_is_reported(guard: Guard) -> None:
     with pytest.raises(ControlPlaneError, match="cannot start: FileNotFoundError"):
         guard.start("nothing", "/no/such/program")
     with pytest.raises(ControlPlaneError, match="cannot stop: KeyError"):

@@ -39,7 +39,7 @@ def test_a_server_that_ends_ends_the_wait_for_any_other(guard: Guard) -> None:
     assert str(caught.value) == "etcd ended with status 2; its log ends:\ndisk full"
 
 
-def test_time_that_passes_is_told_with_the_last_look_and_the_log(guard: Guard) -> None:
+def test_a_timeout_is_reported_with_the_last_check_and_the_log(guard: Guard) -> None:
     guard.start("etcd", *WAITS)
     with pytest.raises(PartNotReady, match=r"etcd is not ready after 0 s \(HTTP status 503"):
         waiter(guard, timeout=0).until("etcd", lambda: "HTTP status 503")

@@ -89,7 +89,7 @@ def test_a_build_of_another_version_is_not_kept(world: World) -> None:
     assert not world.cache.path("etcd").exists()
 
 
-def test_when_no_way_works_the_message_names_each_way_and_its_error(
+def test_if_every_attempt_fails_the_message_names_each_with_its_error(
     world: World,
 ) -> None:
     with pytest.raises(BinariesMissing) as caught:
@@ -142,7 +142,7 @@ def test_what_a_killed_run_left_half_written_is_removed(world: World) -> None:
     assert {path.name for path in world.cache.directory.iterdir()} == {".lock", "etcd"}
 
 
-def test_a_full_disk_is_told_as_such_and_nothing_else_is_tried(world: World) -> None:
+def test_a_full_disk_is_reported_and_no_further_program_is_tried(world: World) -> None:
     def fetch(tool: Tool, target: Path) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -156,7 +156,7 @@ def test_a_full_disk_is_told_as_such_and_nothing_else_is_tried(world: World) -> 
     assert {path.name for path in world.cache.directory.iterdir()} == {".lock"}
 
 
-def test_a_cache_that_cannot_be_made_is_told_in_one_line(tmp_path: Path) -> None:
+def test_a_cache_that_cannot_be_created_is_reported_in_one_line(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     cache = tmp_path / "file" / "cache"
     environ = {"PATH": "", "KUBEBUILDER_ASSETS": ""}

@@ -9,13 +9,15 @@ A new step takes:
 2. a module here with `decide`, and its case in `decide` below;
 3. `Advance` to it, from the module of the step before it;
 4. its case in `Pipeline._observe`, and a field of `StepObservation` if it decides from
-   something new;
+   something new. `Pipeline._decide` gives a step that `Advance` leads to only the replacement
+   and the drain, so the default of the field must not let the step advance;
 5. for a new action: a class in `decision.py`, in the union `Action`, and its case in
    `Pipeline._act`;
 6. its case in `ReplacementEvents`, a style in `cli/sandbox/view.py`, an entry in
-   `docs/operations.md`, and `make crds`.
+   `docs/operations.md`, and `make crds`;
+7. if its drain evicts pods: the condition on `Step.DRAINING` in `ClusterReader.snapshot`.
 
-The type checker or a test names each of these places, except the third.
+The type checker or a test names each of these places, except 3, the field in 4, and 7.
 """
 
 from typing import assert_never
