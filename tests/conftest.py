@@ -48,7 +48,7 @@ _LEAK_LIMIT = 5.0
 
 # Files that start their own server are not among them: they can run in parallel.
 _ON_THE_CLUSTER = re.compile(
-    "tests/integration/operator/|tests/e2e/test_(operator_(manifests|older|webhooks)|rights|shipped)"
+    "tests/integration/operator/|tests/e2e/test_(operator_(manifests|older|webhooks)|permissions|shipped)"
 )
 
 

@@ -256,7 +256,7 @@ def test_a_definition_with_taken_names_fails_immediately(
         }
 
     control_plane.install(of("things"))
-    with pytest.raises(DefinitionNotReady, match=r'are taken: "Thing.* in use') as caught:
+    with pytest.raises(DefinitionNotReady, match=r'that are in use: "Thing.* in use') as caught:
         control_plane.install(of("others"))
     assert caught.value.name == "others.taken.example.com"
     with control_plane.client() as client:

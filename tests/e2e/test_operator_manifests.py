@@ -194,10 +194,7 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     (
         "NodeRollout",
         {"nodeSelectors": [{"matchLabels": {}}]},
-        (
-            "spec.nodeSelectors[0]: Invalid value: selects every node; say matchAll: true if that "
-            "is meant"
-        ),
+        ("spec.nodeSelectors[0]: Invalid value: selects every node; set matchAll: true to confirm"),
     ),
     ("NodeRollout", {"nodeNames": [{"nam": "a"}]}, 'unknown field "spec.nodeNames[0].nam"'),
     ("NodeRollout", {"nodeNames": [{}]}, "spec.nodeNames[0].name: Required value"),
