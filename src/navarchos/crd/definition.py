@@ -104,9 +104,11 @@ def custom_resource_definition(definition: Definition) -> dict[str, object]:
 
     Raises:
         SchemaError: A type has no structural schema.
-        ConfigError: The path of a column or a selectable field does not exist.
+        ConfigError: The path of a column or a selectable field does not exist, or the schemas
+            of two versions differ.
     """
     resource = definition.resource
+    _check_schemas(definition)
     names: dict[str, object] = {
         "kind": resource.kind,
         "listKind": f"{resource.kind}List",
@@ -132,6 +134,19 @@ def custom_resource_definition(definition: Definition) -> dict[str, object]:
 
 def _kind_facts(resource: Resource[Any]) -> tuple[str, str, str, bool]:
     return (resource.group, resource.plural, resource.kind, resource.namespaced)
+
+
+def _check_schemas(definition: Definition) -> None:
+    """Refuse versions with different schemas: the manifest has no conversion webhook.
+
+    The API server would only change `apiVersion`, and prune the fields that the schema of the
+    requested version does not list.
+    """
+    schemas = [kind_schema(version.resource.type) for version in definition.versions]
+    if any(schema != schemas[0] for schema in schemas):
+        names = [version.resource.version for version in definition.versions]
+        rule = "versions with different schemas require a conversion, which is not supported"
+        raise ConfigError("versions", names, rule)
 
 
 def _version(version: Version) -> dict[str, object]:

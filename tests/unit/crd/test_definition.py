@@ -115,3 +115,9 @@ def test_versions_that_do_not_fit_together_are_refused(
 ) -> None:
     with pytest.raises(ConfigError, match=message):
         Definition(versions=versions)
+
+
+def test_versions_with_different_schemas_are_refused_because_nothing_converts_them() -> None:
+    other = replace(V2, resource=replace(V2.resource, type=Object))
+    with pytest.raises(ConfigError, match="require a conversion"):
+        custom_resource_definition(Definition(versions=(V1, other)))
