@@ -59,8 +59,13 @@ def test_a_rollout_without_streaming_lists_and_with_guarded_owners(older_case: C
     )
     older_case.add_nodes(1, first=3)
     older_case.manager()
+    # A follower watches the Lease. Without streaming lists it lists the Lease first.
+    older_case.manager(name="follower")
     names = [{"name": name} for name in nodes]
     older_case.roll(nodeSelectors=[], nodeNames=names)
     older_case.wait_for_phase("Completed")
     older_case.checker.settle()
     assert older_case.checker.drained == tuple(nodes)
+    assert older_case.target.audit is not None
+    references = [e.object_ref for e in older_case.target.audit() if e.verb == "list"]
+    assert any(found is not None and found.resource == "leases" for found in references)

@@ -297,6 +297,8 @@ def test_a_resync_in_the_middle_of_an_update_does_not_replay_the_older_state(
     source.put(thing("a", 2))
     assert point.reached.wait(LIMIT)
     resyncing = run(lambda: resync(informer, clock))
+    resyncing.join(0.05)
+    assert resyncing.is_alive(), "the resync waits until the update is complete"
     point.passed.set()
     resyncing.join(LIMIT)
     source.delete("ns/a")

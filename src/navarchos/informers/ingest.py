@@ -316,4 +316,4 @@ class Ingest(Generic[T]):
     def _report_slow(self, began: float, objects: int) -> None:
         seconds = self._clock.monotonic() - began
         if seconds > _SLOW and seconds > min(_SLOW * max(objects, 1), _SLOW_LIST):
-            _log.info("cache_is_slow", kind=self._kind, seconds=seconds, objects=objects)
+            _log.info("cache_is_slow", resource=self._kind, seconds=seconds, objects=objects)

@@ -187,23 +187,23 @@ class Reflector(Generic[T]):
         items = self._ingest.stored()
         self._metrics.listed(seconds, items)
         if seconds > _SLOW_LIST:
-            _log.info("list_was_slow", kind=self._kind, seconds=seconds, items=items)
+            _log.info("list_was_slow", resource=self._kind, seconds=seconds, items=items)
 
     def _report(self, error: Exception) -> None:
         try:
             self._on_error(error)
         except Exception:  # noqa: BLE001 - user code; logged
             # User code must not end the reflector. The error that it was given is chained.
-            _log.exception("watch_error_handler_failed", kind=self._kind)
+            _log.exception("watch_error_handler_failed", resource=self._kind)
 
     def _log_error(self, error: Exception) -> None:
         """Log an error at the level of its severity (RF-04)."""
         if isinstance(error, WatchExpired | Expired):
-            _log.debug("watch_expired", kind=self._kind)
+            _log.debug("watch_expired", resource=self._kind)
         elif isinstance(error, ShortWatch):
-            _log.info("watch_ended_at_once", kind=self._kind)
+            _log.info("watch_ended_at_once", resource=self._kind)
         else:
-            _log.error("list_and_watch_failed", kind=self._kind, error=str(error))
+            _log.error("list_and_watch_failed", resource=self._kind, error=str(error))
 
 
 def _reason(error: Exception) -> RelistReason:

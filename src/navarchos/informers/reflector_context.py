@@ -51,7 +51,7 @@ class ReflectorBackoff:
             Stopped: The token was set.
         """
         delay = self.delay(error)
-        _log.warning("server_is_busy", kind=self._kind, error=str(error), delay=delay)
+        _log.warning("server_is_busy", resource=self._kind, error=str(error), delay=delay)
         stop.wait(delay)
         stop.raise_if_set()
 

@@ -68,7 +68,7 @@ class ConsistencyDetector(Generic[T]):
             options = ListOptions(limit=0, resource_version=version, resource_version_match="Exact")
             page = self._source.page(options, stop=stop)
         except ClientError as error:
-            _log.warning("streamed_list_not_checked", kind=self._source.name, error=str(error))
+            _log.warning("streamed_list_not_checked", resource=self._source.name, error=str(error))
             return
         listed = {key_of(obj): _stamp(obj) for obj in page.items}
         unreadable = {failure.key for failure in page.failures} | draft.unreadable.keys()
@@ -120,7 +120,7 @@ class StreamingList(Generic[T]):
                 return self._attempt(stop)
             except WatchBroken as error:
                 unfinished += 1
-                _log.info("streaming_list_unfinished", error=error.why, kind=error.resource)
+                _log.info("streaming_list_unfinished", error=error.why, resource=error.resource)
             except InconsistentList:
                 raise  # an ordinary list would hide it
             except Exception as error:  # noqa: BLE001 - told apart below
@@ -129,7 +129,9 @@ class StreamingList(Generic[T]):
                 elif is_version_unavailable(error) and not self._position.is_resume_version_refused:
                     self._position.is_resume_version_refused = True
                 else:
-                    _log.info("streaming_list_refused", kind=self._source.name, error=str(error))
+                    _log.info(
+                        "streaming_list_refused", resource=self._source.name, error=str(error)
+                    )
                     return None
         return None
 
@@ -176,7 +178,7 @@ class StreamingList(Generic[T]):
         began = self._clock.monotonic()
         while not done.wait(_WARN_EVERY):
             seconds = self._clock.monotonic() - began
-            _log.warning("streaming_list_is_slow", kind=self._source.name, seconds=seconds)
+            _log.warning("streaming_list_is_slow", resource=self._source.name, seconds=seconds)
 
 
 def _stamp(obj: object) -> tuple[str, str]:

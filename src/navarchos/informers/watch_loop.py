@@ -133,7 +133,7 @@ class WatchLoop(Generic[T]):
                     self._position.resume_version = event.resource_version
         except WatchBroken as error:
             self._position.set_disconnected(True)
-            _log.info("watch_broken", kind=error.resource, error=error.why)
+            _log.info("watch_broken", resource=error.resource, error=error.why)
         finally:
             stream.close()
             self._metrics.watched(self._clock.monotonic() - began, events)

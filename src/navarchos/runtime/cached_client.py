@@ -222,7 +222,7 @@ class CachedClient(Generic[T]):
         )
         return self._observed(replaced)
 
-    def delete(self, obj: T, *, propagation: Propagation = Propagation.BACKGROUND) -> None:
+    def delete(self, obj: T, *, propagation: Propagation | None = None) -> None:
         """Delete this very object; return also if it is gone already.
 
         Reads no longer show an object without finalizers, until the watch shows it
@@ -230,7 +230,8 @@ class CachedClient(Generic[T]):
 
         Args:
             obj: The object, as it was read. Another object of its name stays.
-            propagation: What happens to the objects that it owns.
+            propagation: What happens to the objects that it owns; `None` for the server's
+                default.
         """
         meta = identity_of(obj)
         try:

@@ -1,7 +1,7 @@
 """Settings of managers, controllers and leader election."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
@@ -176,3 +176,7 @@ class ManagerOptions:
     controllers: ControllerOptions = ControllerOptions()
     component: str = "navarchos"
     missing_kinds_hint: str = "install their CustomResourceDefinitions"
+
+    def controllers_with(self, *, workers: int) -> ControllerOptions:
+        """Return the settings of controllers with another number of workers."""
+        return replace(self.controllers, workers=workers)

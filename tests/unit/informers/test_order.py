@@ -281,7 +281,7 @@ def test_a_change_that_takes_long_to_store_is_logged(
     lines = [line for line in logs if line["event"] == "cache_is_slow"]
     assert len(lines) == (seconds > 0.1)
     for line in lines:
-        assert (line["kind"], line["objects"]) == ("things", 1)
+        assert (line["resource"], line["objects"]) == ("things", 1)
         assert line["seconds"] == pytest.approx(seconds)
 
 

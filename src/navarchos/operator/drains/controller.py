@@ -28,7 +28,6 @@ from navarchos.runtime import (
     CachedClient,
     Channel,
     Controller,
-    ControllerOptions,
     Manager,
     Request,
     changed,
@@ -157,7 +156,7 @@ def add_to_manager(manager: Manager, *, workers: int = 4) -> Controller:
 
     manager.add(runtime, name="drain-runtime")
     return (
-        Builder(manager, "drains", options=ControllerOptions(workers=workers))
+        Builder(manager, "drains", options=manager.options.controllers_with(workers=workers))
         .for_(api.NODE_DRAINS)
         .watches(NODES, map=drains_of, when=changed(_cordon_inputs))
         .watches_channel(awake, "drain-wakeups")

@@ -15,7 +15,7 @@ from navarchos.operator.replacements.pipeline import Pipeline
 from navarchos.operator.replacements.reconciler import ADMISSION, ReplacementReconciler
 from navarchos.operator.replacements.stalled import is_on_hold, is_refused
 from navarchos.parallel import WorkerPool
-from navarchos.runtime import Builder, Controller, ControllerOptions, Manager, Request
+from navarchos.runtime import Builder, Controller, Manager, Request
 from navarchos.runtime.predicates import changed
 
 __all__ = ["add_to_manager"]
@@ -55,7 +55,7 @@ def add_to_manager(
     )
     pipeline = Pipeline(clients, events, manager.clock)
     return (
-        Builder(manager, "replacements", options=ControllerOptions(workers=1))
+        Builder(manager, "replacements", options=manager.options.controllers_with(workers=1))
         .for_(api.NODE_REPLACEMENTS)
         .owns(api.NODE_DRAINS)
         .watches(api.NODE_REPLACEMENTS, map=_admission, when=changed(_admission_inputs))

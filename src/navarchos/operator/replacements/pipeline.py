@@ -5,7 +5,7 @@ from typing import Final, assert_never
 
 import msgspec
 
-from navarchos.client import AlreadyExists
+from navarchos.client import AlreadyExists, Propagation
 from navarchos.client.rbac import PolicyRule, block_owner_deletion_rbac
 from navarchos.clock import Clock
 from navarchos.meta import controller_of
@@ -200,7 +200,7 @@ class Pipeline:
                 status = statuses.failed_attempt_status(replacement, reason, message, now)
             case decisions.DeleteDrain():
                 if drain is not None:
-                    self._clients.drains.delete(drain)
+                    self._clients.drains.delete(drain, propagation=Propagation.BACKGROUND)
             case decisions.KeepCordon():
                 self._keep_cordon(drain)
                 status = statuses.released_status(replacement, now)
@@ -278,7 +278,7 @@ class Pipeline:
             if not drain.spec.uncordon_on_delete:
                 body = {"spec": {"uncordonOnDelete": True}}
                 drain = self._clients.drains.patch_any_version(drain, body)
-            self._clients.drains.delete(drain)
+            self._clients.drains.delete(drain, propagation=Propagation.BACKGROUND)
 
     def _save(
         self, replacement: api.NodeReplacement, status: api.NodeReplacementStatus

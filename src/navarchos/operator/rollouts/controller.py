@@ -9,7 +9,7 @@ from navarchos.operator.clients import OperatorClients
 from navarchos.operator.rollouts.events import RolloutEvents
 from navarchos.operator.rollouts.reconciler import RolloutReconciler
 from navarchos.parallel import WorkerPool
-from navarchos.runtime import Builder, Controller, ControllerOptions, Manager, Request
+from navarchos.runtime import Builder, Controller, Manager, Request
 from navarchos.runtime.predicates import changed
 
 __all__ = ["add_to_manager"]
@@ -30,7 +30,7 @@ def add_to_manager(
 
     events = RolloutEvents(manager.recorder)
     return (
-        Builder(manager, "rollouts", options=ControllerOptions(workers=_WORKERS))
+        Builder(manager, "rollouts", options=manager.options.controllers_with(workers=_WORKERS))
         .for_(api.NODE_ROLLOUTS)
         .owns(api.NODE_REPLACEMENTS, when=changed(_status_inputs))
         .watches(api.NODE_DRAINS, map=rollout_of, when=changed(_blockers))

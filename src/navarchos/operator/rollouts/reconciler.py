@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Final
 
+from navarchos.client import Propagation
 from navarchos.client.rbac import PolicyRule
 from navarchos.clock import Clock
 from navarchos.errors import ConfigError
@@ -191,7 +192,7 @@ class RolloutReconciler(Reconciler):
         if remaining > 0:
             return Result(requeue_after=remaining)
         _log.info("rollout_expired", kind=api.NODE_ROLLOUTS.kind, name=rollout.metadata.name)
-        self._clients.rollouts.delete(rollout)
+        self._clients.rollouts.delete(rollout, propagation=Propagation.BACKGROUND)
         return DONE
 
     def _save(self, rollout: api.NodeRollout, status: api.NodeRolloutStatus) -> api.NodeRollout:

@@ -8,7 +8,7 @@ from navarchos.operator.clients import OperatorClients
 from navarchos.operator.nodes import NODES, Node
 from navarchos.operator.taints.decide import has_taint, wants_taint
 from navarchos.operator.taints.reconciler import TaintReconciler
-from navarchos.runtime import Builder, Controller, ControllerOptions, Manager, Request
+from navarchos.runtime import Builder, Controller, Manager, Request
 from navarchos.runtime.predicates import changed, when
 
 __all__ = ["add_to_manager"]
@@ -24,7 +24,7 @@ def add_to_manager(manager: Manager, clients: OperatorClients) -> Controller:
     again only when another replacement wants it, or when a manager starts.
     """
     return (
-        Builder(manager, "taints", options=ControllerOptions(workers=_WORKERS))
+        Builder(manager, "taints", options=manager.options.controllers_with(workers=_WORKERS))
         .watches(NODE_REPLACEMENTS, map=_node_of, when=changed(_taint_inputs))
         .watches(NODES, map=_own_key, when=when(has_taint))
         .build(TaintReconciler(clients))

@@ -36,7 +36,6 @@ __all__ = ["ApiServer"]
 _HOST: Final = "127.0.0.1"
 _NAMESPACES: Final = ("default", "kube-system", "kube-public", "kube-node-lease")
 _IN_MEMORY_URL: Final = "http://in-process"
-_STOP_TIMEOUT: Final = 5.0
 
 _log = get_logger(__name__)
 

@@ -23,7 +23,7 @@ from navarchos.client.selectors import Selector
 from navarchos.errors import NavarchosError
 from navarchos.events import EventType
 from navarchos.meta import controller_of, format_time
-from navarchos.runtime import DONE, Builder, ControllerOptions, Reconciler, Request, Result
+from navarchos.runtime import DONE, Builder, Reconciler, Request, Result
 from navarchos.testing.cluster import kinds, options
 from navarchos.testing.cluster.budgets import (
     DELETION_TIMEOUT,
@@ -335,7 +335,11 @@ def install(context: SimulatorContext) -> None:
     """Add the controller to the manager."""
     reconciler = Disruption(context)
     (
-        Builder(context.manager, "disruption", options=ControllerOptions(workers=2))
+        Builder(
+            context.manager,
+            "disruption",
+            options=context.manager.options.controllers_with(workers=2),
+        )
         .for_(kinds.DISRUPTION_BUDGETS)
         .watches(kinds.PODS, map=reconciler.requests_for)
         .watches(kinds.DEPLOYMENTS, map=reconciler.requests_beside)

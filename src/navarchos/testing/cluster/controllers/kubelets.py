@@ -11,7 +11,7 @@ from ipaddress import IPv4Address
 from typing import Final
 
 from navarchos.client import Conflict, NotFound, ignore_already_exists
-from navarchos.runtime import DONE, Builder, ControllerOptions, Reconciler, Request, Result
+from navarchos.runtime import DONE, Builder, Reconciler, Request, Result
 from navarchos.testing.cluster import kinds, pod_lifecycle, pods
 from navarchos.testing.cluster.context import BY_NODE, SimulatorContext
 from navarchos.testing.cluster.options import Agent, Span
@@ -170,7 +170,9 @@ def install(
     kubelets = Kubelets(context, serves, collects=collects)
     static_pods = StaticPods(context, serves)
     (
-        Builder(context.manager, "kubelet", options=ControllerOptions(workers=4))
+        Builder(
+            context.manager, "kubelet", options=context.manager.options.controllers_with(workers=4)
+        )
         .watches(kinds.PODS, map=kubelets.requests_for)
         .watches(kinds.NODES, map=kubelets.requests_on)
         .build(kubelets)

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from navarchos.runtime import Builder, ControllerOptions
+from navarchos.runtime import Builder
 from navarchos.testing.cluster import kinds
 from navarchos.testing.cluster.context import SimulatorContext, status_patch
 from navarchos.testing.cluster.controllers.workload_reconciler import WorkloadReconciler
@@ -139,7 +139,11 @@ class ReplicaSets(WorkloadReconciler[kinds.ReplicaSet]):
 def install(context: SimulatorContext) -> None:
     """Add the controller to the manager."""
     (
-        Builder(context.manager, "replicaset", options=ControllerOptions(workers=2))
+        Builder(
+            context.manager,
+            "replicaset",
+            options=context.manager.options.controllers_with(workers=2),
+        )
         .for_(kinds.REPLICA_SETS)
         .owns(kinds.PODS)
         .build(ReplicaSets(context))

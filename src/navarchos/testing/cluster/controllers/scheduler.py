@@ -10,7 +10,7 @@ from navarchos.client import ApiError, Conflict, NotFound
 from navarchos.informers import HandlerOptions, Tombstone
 from navarchos.placement import node_rules
 from navarchos.placement.pod_rules import PodAffinityRule, PodIndex, TopologySpreadRule
-from navarchos.runtime import DONE, Builder, ControllerOptions, Reconciler, Request, Result
+from navarchos.runtime import DONE, Builder, Reconciler, Request, Result
 from navarchos.testing.cluster import kinds, options
 from navarchos.testing.cluster.context import SimulatorContext
 from navarchos.testing.cluster.pods import unschedulable_status
@@ -342,7 +342,11 @@ def install(context: SimulatorContext) -> None:
     """Add the controller to the manager."""
     reconciler = PodScheduler(context)
     (
-        Builder(context.manager, "scheduler", options=ControllerOptions(workers=2))
+        Builder(
+            context.manager,
+            "scheduler",
+            options=context.manager.options.controllers_with(workers=2),
+        )
         .watches(kinds.PODS, map=reconciler.requests_for)
         .build(reconciler)
     )
