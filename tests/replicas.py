@@ -15,6 +15,7 @@ from navarchos.runtime import (
     DONE,
     Builder,
     CachedClient,
+    ControllerOptions,
     LeaderElectionOptions,
     Manager,
     ManagerOptions,
@@ -59,6 +60,7 @@ class Replica:
         election: bool,
         renew_deadline: float = 10.0,
         retry_period: float = 0.1,
+        controllers: ControllerOptions = ControllerOptions(),  # noqa: B008 - frozen
     ) -> None:
         self.client = Client(replace(config, user_agent=name))
         lease = LeaderElectionOptions(
@@ -71,6 +73,7 @@ class Replica:
             metrics_address="127.0.0.1:0",
             health_address="127.0.0.1:0",
             leader_election=lease if election else None,
+            controllers=controllers,
         )
         self.manager = Manager(self.client, options=options)
         self.copier = Copier(self.manager.cached_client(CONFIG_MAPS), name)

@@ -16,7 +16,17 @@ from navarchos.client import Client, ResourceClient
 from navarchos.errors import ConfigError
 from navarchos.events import EventType
 from navarchos.leaderelection import Coordination, LeaseLost, NotLeading
-from navarchos.runtime import LeaderElectionOptions, ManagerOptions
+from navarchos.runtime import (
+    DONE,
+    Builder,
+    Controller,
+    ControllerOptions,
+    LeaderElectionOptions,
+    ManagerOptions,
+    Reconciler,
+    Request,
+    Result,
+)
 from navarchos.runtime.httpserver import HttpResponse
 from navarchos.stopping import StopToken
 from navarchos.testing.faultproxy import FaultProxy, WireFault, WireFaultKind
@@ -81,6 +91,55 @@ def test_a_controller_does_its_work_and_shows_it(
     one.end()
     assert one.error is None
     assert data("before") == {"by": "one"}
+
+
+class Collect(Reconciler):
+    """Collects the names of the objects that it reconciles."""
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+
+    def reconcile(self, request: Request) -> Result:
+        self.names.add(request.name)
+        return DONE
+
+
+def follower(
+    replica: MakeReplica, options: ControllerOptions, given_to: str
+) -> tuple[Replica, Controller, Collect]:
+    """A replica that does not lead, and a controller whose options come from one of two places."""
+    first = replica("first", election=True).start()
+    assert first.manager.elected.wait(LIMIT)
+    inherited = options if given_to == "manager" else ControllerOptions()
+    second = replica("second", election=True, controllers=inherited)
+    collect = Collect()
+    own = options if given_to == "builder" else None
+    controller = Builder(second.manager, "own", options=own).for_(CONFIG_MAPS).build(collect)
+    return second.start(), controller, collect
+
+
+@pytest.mark.rule("CT-02")
+@pytest.mark.parametrize("given_to", ["manager", "builder"])
+def test_a_controller_without_leader_election_reconciles_in_a_follower(
+    create: Callable[[str], ConfigMap], replica: MakeReplica, given_to: str
+) -> None:
+    create("map")
+    options = ControllerOptions(needs_leader_election=False)
+    second, _, collect = follower(replica, options, given_to)
+    until(lambda: "map" in collect.names)
+    assert not second.manager.elected.is_set()
+
+
+@pytest.mark.rule("CT-02", "CT-08")
+@pytest.mark.parametrize("given_to", ["manager", "builder"])
+def test_a_controller_with_warm_up_has_a_full_queue_in_a_follower(
+    create: Callable[[str], ConfigMap], replica: MakeReplica, given_to: str
+) -> None:
+    create("map")
+    second, controller, collect = follower(replica, ControllerOptions(warm_up=True), given_to)
+    until(lambda: len(controller.queue) > 0)
+    assert not second.manager.elected.is_set()
+    assert collect.names == set()
 
 
 @pytest.mark.rule("OP-63")

@@ -8,7 +8,8 @@ from navarchos.events import EventType, Recorder, Reference
 from navarchos.logs import get_logger
 from navarchos.operator.api import v1alpha1 as api
 from navarchos.operator.drains.metrics import DrainMetrics
-from navarchos.operator.reasons import EventReason, Reason
+from navarchos.operator.reasons import ConditionType, EventReason, Reason
+from navarchos.runtime import find_condition
 
 __all__ = ["DrainEvents"]
 
@@ -79,7 +80,13 @@ class DrainEvents:
         if after.status.is_final and not before.status.is_final:
             self._record_end(after, now)
         if before.status.is_final and not after.status.is_final:
-            _log.warning("late_pods_found", kind=api.NODE_DRAINS.kind, name=after.metadata.name)
+            drained = find_condition(after.status.conditions, ConditionType.NODE_DRAINED)
+            _log.warning(
+                "late_pods_found",
+                kind=api.NODE_DRAINS.kind,
+                name=after.metadata.name,
+                message=drained.message if drained is not None else "",
+            )
 
     def forget(self, drain: str) -> None:
         """Forget the metrics of a drain that has ended."""
