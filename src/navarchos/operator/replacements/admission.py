@@ -34,6 +34,8 @@ class Decisions:
     stalled: tuple[str, ...] = ()
     """Names in flight that release their slot. They still occupy it in this decision."""
     waiting: Mapping[str, WaitReason] = field(default_factory=dict)
+    details: Mapping[str, str] = field(default_factory=dict)
+    """Messages of some of `waiting`, by name. The others have the message of their reason."""
     recheck_after: float | None = None
     """Seconds until time alone changes a decision; `None` if it never does."""
     tie_candidates: tuple[str, ...] = ()
@@ -200,6 +202,7 @@ class _Admitter:
         self._snapshot = snapshot
         self._now = now
         self._waiting = waiting
+        self._details: dict[str, str] = {}
         self._slots = _nodes_with_slots(snapshot)
         # A stalled node occupies no slot, but it is cordoned all the same.
         self._in_flight = self._slots | {
@@ -235,6 +238,7 @@ class _Admitter:
             expired=tuple(self._expired),
             stalled=stalled.names,
             waiting=self._waiting,
+            details=self._details,
             recheck_after=None
             if soonest is None
             else max((soonest - self._now).total_seconds(), 0.0),

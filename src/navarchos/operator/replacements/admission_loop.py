@@ -12,7 +12,7 @@ from navarchos.logs import get_logger
 from navarchos.operator.api import v1alpha1 as api
 from navarchos.operator.reasons import Reason, WaitReason
 from navarchos.operator.replacements import status as statuses
-from navarchos.operator.replacements.admission import admit_with_budgets
+from navarchos.operator.replacements.admission import Decisions, admit_with_budgets
 from navarchos.operator.replacements.budgets import BudgetLookup
 from navarchos.operator.replacements.events import ReplacementEvents
 from navarchos.operator.replacements.metrics import ReplacementMetrics
@@ -115,7 +115,7 @@ class AdmissionLoop:
             self._expire(by_name[name])
         for name in decisions.stalled:
             self._release_slot(by_name[name])
-        reasons_after = self._write_reasons(by_name, decisions.waiting)
+        reasons_after = self._write_reasons(by_name, decisions)
         if self._is_outdated:
             return _OUTDATED_PAUSE
         soonest = [t for t in (reasons_after, decisions.recheck_after) if t is not None]
@@ -160,16 +160,19 @@ class AdmissionLoop:
             self._events.stalled(saved)
 
     def _write_reasons(
-        self, by_name: Mapping[str, api.NodeReplacement], waiting: Mapping[str, WaitReason]
+        self, by_name: Mapping[str, api.NodeReplacement], decisions: Decisions
     ) -> float | None:
         """Write changed wait reasons; return the seconds until more are due, if any are."""
+        waiting = decisions.waiting
         now, monotonic = self._clock.now(), self._clock.monotonic()
         known, self._deferred_reasons = self._deferred_reasons, {}
         # A thousand writes take whole seconds, and started nodes would have to wait for them.
         factor = delay_factor(len(waiting))
         changes: list[_Change] = []
         for name, reason in waiting.items():
-            status = statuses.waiting_status(by_name[name], reason, now)
+            status = statuses.waiting_status(
+                by_name[name], reason, now, decisions.details.get(name, "")
+            )
             if status is None:
                 continue
             before, due = known.get(name, (None, 0.0))

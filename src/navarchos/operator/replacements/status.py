@@ -28,22 +28,41 @@ __all__ = [
 
 
 def waiting_status(
-    replacement: api.NodeReplacement, reason: WaitReason, now: datetime
+    replacement: api.NodeReplacement, reason: WaitReason, now: datetime, details: str = ""
 ) -> api.NodeReplacementStatus | None:
-    """Return the status of a node that waits; `None` if the status has this reason already."""
-    step = replacement.status.step
+    """Return the status of a node that waits; `None` if the status says so already.
+
+    Args:
+        replacement: The replacement.
+        reason: Why the node waits.
+        now: The present time.
+        details: The message, if the message of the reason does not say enough: for example
+            which object occupies the last slot. A change of it is written.
+    """
+    message = details or reason.message
+    step, began_at = replacement.status.step, now
     if step is not None and step.reason == reason:
-        return None
+        # The message of a node in the queue may describe its last failed attempt.
+        if reason is WaitReason.QUEUED or _message_of_wait(replacement) == message:
+            return None
+        began_at = step.started_at or now
     deadline = None
     if reason is WaitReason.PENDING_PODS:
         limit = replacement.spec.strategy.pending_pods_timeout_seconds
-        deadline = now + timedelta(seconds=limit)
+        deadline = began_at + timedelta(seconds=limit)
     return _with_step(
         replacement,
-        api.StepStatus(name=api.Step.WAITING, started_at=now, deadline=deadline, reason=reason),
-        _condition(replacement, ConditionType.WAITING, True, reason=reason, message=reason.message),
+        api.StepStatus(
+            name=api.Step.WAITING, started_at=began_at, deadline=deadline, reason=reason
+        ),
+        _condition(replacement, ConditionType.WAITING, True, reason=reason, message=message),
         now=now,
     )
+
+
+def _message_of_wait(replacement: api.NodeReplacement) -> str:
+    waiting = find_condition(replacement.status.conditions, ConditionType.WAITING)
+    return waiting.message if waiting is not None else ""
 
 
 def reserved_status(replacement: api.NodeReplacement, now: datetime) -> api.NodeReplacementStatus:

@@ -38,6 +38,28 @@ def test_an_unchanged_wait_reason_is_not_a_change(make: Make) -> None:
     assert waiting_status(again, WaitReason.PAUSED, make.at(60)) is not None
 
 
+def test_a_changed_message_of_a_wait_is_written_and_the_wait_does_not_start_again(
+    make: Make,
+) -> None:
+    replacement = make.replacement("a")
+    first = waiting_status(replacement, WaitReason.MAX_CONCURRENT, make.now, "node-7 is in flight")
+    assert first is not None
+    again = msgspec.structs.replace(replacement, status=first)
+    at = make.at(60)
+    assert waiting_status(again, WaitReason.MAX_CONCURRENT, at, "node-7 is in flight") is None
+    second = waiting_status(again, WaitReason.MAX_CONCURRENT, at, "node-8 is in flight")
+    assert second is not None
+    assert second.step == first.step
+    found = find_condition(second.conditions, "Waiting")
+    assert found is not None
+    assert found.message == "node-8 is in flight"
+    without = waiting_status(again, WaitReason.MAX_CONCURRENT, at)
+    assert without is not None
+    found = find_condition(without.conditions, "Waiting")
+    assert found is not None
+    assert found.message == WaitReason.MAX_CONCURRENT.message
+
+
 def test_a_wait_for_pending_pods_has_a_deadline(make: Make) -> None:
     replacement = make.replacement("a", strategy={"pendingPodsTimeoutSeconds": 60})
     status = waiting_status(replacement, WaitReason.PENDING_PODS, make.now)
