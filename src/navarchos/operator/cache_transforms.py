@@ -3,10 +3,12 @@
 A finished replacement or drain exists as long as its rollout, and lists every pod that was on
 its node. The operator does not read these lists again, so its caches leave them out: the
 memory for a finished node does not depend on its number of pods. The API server keeps the
-lists for its users.
+lists for its users. A cached node has only the annotations that a part of the operator has
+declared.
 """
 
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Final, TypeVar, cast
 
@@ -17,13 +19,20 @@ from navarchos.client import Resource
 from navarchos.informers import KindOptions
 from navarchos.meta import controller_of
 from navarchos.operator.api import v1alpha1 as api
-from navarchos.operator.nodes import NODES, Node
+from navarchos.operator.nodes import NODES, Node, NodeCondition
 
-__all__ = ["KINDS", "is_stripped", "strip_drain", "strip_node", "strip_replacement"]
+__all__ = [
+    "KINDS",
+    "is_stripped",
+    "kinds",
+    "node_transform",
+    "strip_drain",
+    "strip_replacement",
+]
 
 S = TypeVar("S", bound=msgspec.Struct)
 
-_OUR_ANNOTATIONS: Final = f"{api.GROUP}/"
+_OUR_ANNOTATIONS: Final = f"{api.GROUP}/*"
 
 _MAX_INTERNED: Final = 65_536
 """The largest number of interned values."""
@@ -79,16 +88,39 @@ def strip_replacement(replacement: api.NodeReplacement) -> api.NodeReplacement:
     return replace(replacement, metadata=replace(metadata, owner_references=owners), status=status)
 
 
-def strip_node(node: Node) -> Node:
-    """Return a node with the operator's annotations only; other tools write kilobytes of them."""
-    annotations = node.metadata.annotations
-    ours = {name: text for name, text in annotations.items() if name.startswith(_OUR_ANNOTATIONS)}
-    conditions = tuple(map(_intern, node.status.conditions))
-    return replace(
-        node,
-        metadata=replace(node.metadata, annotations=ours),
-        status=replace(node.status, conditions=conditions),
-    )
+def node_transform(annotations: Iterable[str] = ()) -> Callable[[Node], Node]:
+    """Return the transform of nodes: it keeps the declared annotations and the operator's own.
+
+    Other tools write kilobytes of annotations on each node.
+
+    Args:
+        annotations: Keys to keep. A key that ends in `*` stands for all keys that begin with the
+            text before it.
+    """
+    declared = (_OUR_ANNOTATIONS, *annotations)
+    exact = frozenset(key for key in declared if not key.endswith("*"))
+    prefixes = tuple(key.removesuffix("*") for key in declared if key.endswith("*"))
+
+    def strip_node(node: Node) -> Node:
+        found = node.metadata.annotations
+        kept = {key: found[key] for key in found if key in exact or key.startswith(prefixes)}
+        info = node.status.node_info
+        status = replace(
+            node.status,
+            conditions=tuple(map(_strip_condition, node.status.conditions)),
+            # All nodes of a group have the same version.
+            node_info=replace(info, kubelet_version=sys.intern(info.kubelet_version)),
+        )
+        return replace(node, metadata=replace(node.metadata, annotations=kept), status=status)
+
+    return strip_node
+
+
+def _strip_condition(condition: NodeCondition) -> NodeCondition:
+    """Return a condition without its time, shared by all nodes; `Ready` keeps its time."""
+    if condition.type == "Ready":
+        return condition
+    return _intern(replace(condition, last_transition_time=None))
 
 
 def _intern(part: S) -> S:
@@ -101,9 +133,19 @@ def _interned(part: msgspec.Struct) -> msgspec.Struct:
     return part
 
 
-KINDS: Final[Mapping[Resource[Any], KindOptions[Any]]] = {
-    api.NODE_DRAINS: KindOptions(transform=strip_drain),
-    api.NODE_REPLACEMENTS: KindOptions(transform=strip_replacement),
-    NODES: KindOptions(transform=strip_node),
-}
-"""How the operator's manager caches these kinds."""
+def kinds(*, node_annotations: Iterable[str] = ()) -> Mapping[Resource[Any], KindOptions[Any]]:
+    """Return how the operator's manager caches its kinds.
+
+    Args:
+        node_annotations: Annotations of nodes that the caches keep, as for `node_transform`. A
+            controller declares the annotations that it reads.
+    """
+    return {
+        api.NODE_DRAINS: KindOptions(transform=strip_drain),
+        api.NODE_REPLACEMENTS: KindOptions(transform=strip_replacement),
+        NODES: KindOptions(transform=node_transform(node_annotations)),
+    }
+
+
+KINDS: Final[Mapping[Resource[Any], KindOptions[Any]]] = kinds()
+"""How a manager that runs rollouts only caches these kinds."""

@@ -38,17 +38,20 @@ MAX_NAME_LENGTH: Final = 253
 _HASH_LENGTH: Final = 10
 
 
-def child_name(parent: str, *parts: str) -> str:
-    """Join the parts with hyphens; a name that is too long ends in a hash.
+def child_name(parent: str, *parts: str, limit: int = MAX_NAME_LENGTH) -> str:
+    """Join the parts with hyphens; a name that is longer than the limit ends in a hash.
+
+    A Job needs a limit of 63, because the name is a label of its pods; a DaemonSet needs 242,
+    because the name of its revisions adds 11 characters.
 
     Promises: the same parts give the same name in every process, so that a child cannot be
     created twice. The parts are names of objects, so that the result is a valid name too. A
     shortened name keeps its readable beginning, and its hash makes it unique.
     """
     name = "-".join((parent, *parts))
-    if len(name) <= MAX_NAME_LENGTH:
+    if len(name) <= limit:
         return name
     # Hashed with a separator that no name contains: ("a-b", "c") is not ("a", "b-c").
     digest = hashlib.sha256("/".join((parent, *parts)).encode()).hexdigest()[:_HASH_LENGTH]
-    kept = name[: MAX_NAME_LENGTH - _HASH_LENGTH - 1].rstrip("-.")
+    kept = name[: limit - _HASH_LENGTH - 1].rstrip("-.")
     return f"{kept}-{digest}"

@@ -16,9 +16,9 @@ from navarchos.operator.api.v1alpha1 import (
     NodeReplacement,
     Step,
 )
-from navarchos.operator.cache_transforms import strip_drain, strip_node, strip_replacement
+from navarchos.operator.cache_transforms import node_transform, strip_drain, strip_replacement
 from navarchos.operator.names import CORDONED_BY_ANNOTATION, RESUME_ANNOTATION
-from navarchos.operator.nodes import Node
+from navarchos.operator.nodes import Node, NodeCondition, NodeInfo, NodeStatus
 
 PODS = ["default/web-1", "default/web-2"]
 
@@ -114,7 +114,48 @@ def test_the_memory_of_a_node_does_not_depend_on_foreign_annotations() -> None:
     notes = {CORDONED_BY_ANNOTATION: "roll-a/uid"}
     plain = Node(metadata=ObjectMeta(name="a", annotations=notes))
     noted = Node(metadata=ObjectMeta(name="a", annotations={**notes, "cni/state": "x" * 4096}))
-    assert strip_node(noted) == plain
+    assert node_transform()(noted) == plain
+
+
+@pytest.mark.rule("NP-54")
+def test_a_cached_node_has_the_declared_annotations_only() -> None:
+    given = {
+        CORDONED_BY_ANNOTATION: "roll-a/uid",
+        "agent.example/status": "idle",
+        "checks.example/one": "true",
+        "checks.example.org": "other",
+        "cni/state": "x",
+    }
+    node = Node(metadata=ObjectMeta(name="a", annotations=given))
+    kept = node_transform(["agent.example/status", "checks.example/*"])(node).metadata.annotations
+    assert kept == {key: given[key] for key in list(given)[:3]}
+
+
+@pytest.mark.rule("NP-54")
+def test_a_cached_node_has_the_time_of_its_readiness_and_of_no_other_condition(make: Make) -> None:
+    conditions = [
+        {"type": kind, "status": "True", "lastTransitionTime": "2026-01-01T12:00:00Z"}
+        for kind in ("DiskPressure", "Ready")
+    ]
+    info = {"kubeletVersion": "v1.34.1", "bootID": "boot-1", "machineID": "not decoded"}
+    first, second = (
+        node_transform()(
+            msgspec.convert(
+                {
+                    "metadata": {"name": name},
+                    "status": {"conditions": conditions, "nodeInfo": info},
+                },
+                Node,
+            )
+        )
+        for name in ("a", "b")
+    )
+    assert first.ready_since == make.at(0)
+    assert first.status.conditions[0].last_transition_time is None
+    assert first.status.conditions[0] is second.status.conditions[0], "not shared by all nodes"
+    assert first.status.node_info == NodeInfo("v1.34.1", "boot-1")
+    not_ready = NodeStatus(conditions=(NodeCondition("Ready", "Unknown", make.at(0)),))
+    assert Node(status=not_ready).ready_since is None
 
 
 def test_the_whole_report_is_stored_after_a_crash_between_its_two_writes(

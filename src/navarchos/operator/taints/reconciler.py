@@ -1,5 +1,6 @@
-"""The taints' reconciler: adds the taint to nodes and removes it."""
+"""The taints' reconciler: adds the declared taints to nodes and removes them."""
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -8,7 +9,7 @@ from navarchos.client.rbac import PolicyRule
 from navarchos.logs import get_logger
 from navarchos.operator.clients import NODE_INDEX, OperatorClients
 from navarchos.operator.nodes import NODES
-from navarchos.operator.taints.decide import desired_taints, is_wanted
+from navarchos.operator.taints.decide import TaintDeclaration, desired_taints
 from navarchos.runtime import DONE, OUTDATED_READ, Reconciler, Request, Result
 
 __all__ = ["RBAC", "TaintReconciler"]
@@ -23,7 +24,7 @@ _log = get_logger(__name__)
 
 
 class TaintReconciler(Reconciler):
-    """Makes a node's taint follow its replacements. A request is the name of a node.
+    """Makes a node's taints follow its replacements. A request is the name of a node.
 
     Promises: a taint that no unfinished replacement wants is removed, also if an earlier
     manager set it, or if its replacement was deleted in the meantime. A taint that another
@@ -32,8 +33,9 @@ class TaintReconciler(Reconciler):
     Threads: safe from any thread, for different nodes.
     """
 
-    def __init__(self, clients: OperatorClients) -> None:
+    def __init__(self, clients: OperatorClients, declared: Sequence[TaintDeclaration]) -> None:
         self._clients = clients
+        self._declared = declared
 
     def reconcile(self, request: Request) -> Result:
         """Write the node's taints if they differ from the desired ones."""
@@ -41,7 +43,7 @@ class TaintReconciler(Reconciler):
         if node is None:
             return DONE
         replacements = self._clients.replacements.by_index(NODE_INDEX, request.name)
-        taints = desired_taints(node.spec.taints, wanted=is_wanted(node, replacements))
+        taints = desired_taints(node, replacements, self._declared)
         if taints == node.spec.taints:
             return DONE
         # A merge patch replaces the whole list, so the patch requires the version that was read.

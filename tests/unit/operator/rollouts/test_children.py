@@ -100,3 +100,13 @@ def test_a_name_that_is_too_long_ends_in_a_hash_of_the_whole() -> None:
     assert first != second
     assert first == child_name("r" * 200, "n" * 100)
     assert child_name("roll", "node-1") == "roll-node-1"
+
+
+@pytest.mark.rule("NP-54")
+@pytest.mark.parametrize("limit", [63, 242, MAX_NAME_LENGTH])
+def test_a_child_name_keeps_the_limit_of_its_kind(limit: int) -> None:
+    exact = child_name("r" * (limit - 2), "n", limit=limit)
+    assert exact == "r" * (limit - 2) + "-n", "a name that fits is not shortened"
+    longer = [child_name("r" * (limit - 1), last, limit=limit) for last in "nm"]
+    assert {len(name) for name in longer} == {limit}
+    assert len(set(longer)) == 2, "two children have one name"

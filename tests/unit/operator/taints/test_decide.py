@@ -6,16 +6,27 @@ from tests.unit.operator.conftest import Make
 
 from navarchos.client.taints import Taint
 from navarchos.operator.api.v1alpha1 import NodeReplacement, Step
-from navarchos.operator.nodes import NodeSpec
+from navarchos.operator.nodes import Node, NodeSpec
 from navarchos.operator.taints.decide import (
     TAINT,
+    TO_BE_REPLACED,
+    TaintDeclaration,
     desired_taints,
     has_taint,
-    is_wanted,
-    wants_taint,
+    with_taint,
 )
 
 FOREIGN = Taint("dedicated", "gpu", "NoSchedule")
+SOFT = Taint("example.com/reboot", effect="PreferNoSchedule")
+HARD = Taint("example.com/reboot", effect="NoExecute")
+
+
+def wants_taint(replacement: NodeReplacement) -> bool:
+    return TO_BE_REPLACED.wanted(replacement) == TAINT
+
+
+def tainted(make: Make, *taints: Taint, uid: str = "uid-a") -> Node:
+    return msgspec.structs.replace(make.node("a", uid=uid), spec=NodeSpec(taints=taints))
 
 
 def replacement(make: Make, *, step: Step = Step.WAITING, wants: bool = True) -> NodeReplacement:
@@ -42,23 +53,38 @@ def test_a_replacement_that_is_being_deleted_does_not_want_it(make: Make) -> Non
 def test_a_new_node_with_the_same_name_is_another_node(make: Make) -> None:
     asked = [replacement(make)]
 
-    assert is_wanted(make.node("a", uid=asked[0].spec.node_uid), asked)
-    assert not is_wanted(make.node("a", uid="another"), asked)
+    assert desired_taints(tainted(make), asked, [TO_BE_REPLACED]) == (TAINT,)
+    assert desired_taints(tainted(make, uid="another"), asked, [TO_BE_REPLACED]) == ()
 
 
 def test_taints_of_others_stay_as_they_are_in_their_order() -> None:
     later = Taint("disk", effect="NoExecute")
 
-    assert desired_taints((FOREIGN, later), wanted=True) == (FOREIGN, later, TAINT)
-    assert desired_taints((FOREIGN, TAINT, later), wanted=True) == (FOREIGN, TAINT, later)
-    assert desired_taints((FOREIGN, TAINT, later), wanted=False) == (FOREIGN, later)
-    assert desired_taints((FOREIGN,), wanted=False) == (FOREIGN,)
+    assert with_taint((FOREIGN, later), TAINT.key, TAINT) == (FOREIGN, later, TAINT)
+    assert with_taint((FOREIGN, TAINT, later), TAINT.key, TAINT) == (FOREIGN, TAINT, later)
+    assert with_taint((FOREIGN, TAINT, later), TAINT.key, None) == (FOREIGN, later)
+    assert with_taint((FOREIGN,), TAINT.key, None) == (FOREIGN,)
 
 
 def test_the_key_belongs_to_the_operator_with_any_effect(make: Make) -> None:
     hard = Taint(TAINT.key, effect="NoSchedule")
-    node = msgspec.structs.replace(make.node("a"), spec=NodeSpec(taints=(hard,)))
 
-    assert has_taint(node)
-    assert desired_taints((hard,), wanted=True) == (TAINT,)
-    assert desired_taints((hard,), wanted=False) == ()
+    assert has_taint(tainted(make, hard), [TO_BE_REPLACED])
+    assert with_taint((hard,), TAINT.key, TAINT) == (TAINT,)
+    assert with_taint((hard,), TAINT.key, None) == ()
+
+
+@pytest.mark.rule("NP-54")
+def test_a_declared_taint_needs_no_code(make: Make) -> None:
+    def reboot(replacement: NodeReplacement) -> Taint | None:
+        return HARD if replacement.status.current is Step.DRAINING else SOFT
+
+    declared = [TO_BE_REPLACED, TaintDeclaration(SOFT.key, reboot)]
+    waiting, draining = replacement(make), replacement(make, step=Step.DRAINING)
+
+    assert desired_taints(tainted(make, FOREIGN), [waiting], declared) == (FOREIGN, TAINT, SOFT)
+    strongest = desired_taints(tainted(make, SOFT), [waiting, draining], declared)
+    assert strongest == (TAINT, HARD), "one of two effects of a key is lost"
+    assert desired_taints(tainted(make, TAINT, HARD, FOREIGN), [], declared) == (FOREIGN,)
+    assert has_taint(tainted(make, HARD), declared)
+    assert not has_taint(tainted(make, HARD), [TO_BE_REPLACED])
