@@ -147,4 +147,4 @@ def test_a_test_that_cannot_be_collected_is_an_error(pytester: pytest.Pytester) 
 def test_the_specification_of_this_project_can_be_read() -> None:
     """`make rules` also collects all tests; this part is quick enough for `make test`."""
     rules = read_rules(Path(__file__).parents[2] / "docs/spec")
-    assert Book(rules, {}).sections()[:2] == ["CL", "CT"]
+    assert {"CL", "CT", "NP"} <= set(Book(rules, {}).sections())
