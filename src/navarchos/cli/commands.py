@@ -16,6 +16,7 @@ __all__ = ["cli", "run"]
 
 _COMMANDS: Final = {
     "abort": ("navarchos.cli.control", "abort"),
+    "cancel": ("navarchos.cli.control", "cancel"),
     "crds": ("navarchos.cli.manifests", "crds"),
     "drain": ("navarchos.cli.control", "drain"),
     "manager": ("navarchos.cli.manager", "manager"),

@@ -1,4 +1,4 @@
-"""Commands that change the cluster: `navarchos pause`, `resume`, `abort` and `drain`."""
+"""Commands that change the cluster: pause, resume, cancel and abort a rollout, drain a node."""
 
 from collections.abc import Collection, Iterable
 from datetime import UTC, datetime
@@ -25,7 +25,7 @@ from navarchos.operator.names import RESUME_ANNOTATION
 from navarchos.operator.nodes import NODES
 from navarchos.runtime import list_all
 
-__all__ = ["abort", "drain", "pause", "resume"]
+__all__ = ["abort", "cancel", "drain", "pause", "resume"]
 
 _NO_MANAGER_AFTER: Final = 10.0
 """Seconds until a warning that no manager has reconciled the new drain."""
@@ -121,7 +121,37 @@ def _resume(client: Client, name: str) -> tuple[api.NodeRollout, list[str]]:
 def _refuse_completed(rollout: api.NodeRollout) -> None:
     if rollout.status.phase is api.RolloutPhase.COMPLETED:
         name = rollout.metadata.name
-        raise CommandError(f"rollout {name} is Completed and cannot be paused or resumed")
+        raise CommandError(
+            f"rollout {name} is Completed and cannot be paused, resumed or cancelled"
+        )
+
+
+@click.command()
+@click.argument("name")
+@output_option
+@cluster_options
+def cancel(*, name: str, as_json: bool, cluster: TargetCluster) -> None:
+    """Cancel the nodes of a rollout that have not started.
+
+    Nodes in flight finish their attempt, and then the rollout is Completed. Drained nodes
+    stay cordoned and labelled. A cancelled node cannot be resumed: create another rollout
+    for it. Exits with 1 if the rollout is Completed.
+    """
+    with cluster.connect() as client:
+        rollout = client.resource(api.NODE_ROLLOUTS).get(name)
+        _refuse_completed(rollout)
+        _warn_if_no_leader(client)
+        changed = not rollout.spec.cancel
+        if changed:
+            client.resource(api.NODE_ROLLOUTS).patch(
+                name, {"spec": {"cancel": True}}, uid=rollout.metadata.uid
+            )
+        running = _in_flight(client, rollout)
+    nodes = ", ".join(f"{node} ({step})" for node, step in running.items())
+    done = "is cancelled" if changed else "was cancelled already"
+    _ActionResult(name=name, action="Cancelled", changed=changed, nodes=running).show(
+        f"{name} {done}; nodes in flight, which finish: {nodes or 'none'}", as_json=as_json
+    )
 
 
 @click.command()

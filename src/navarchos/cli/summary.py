@@ -92,6 +92,7 @@ class RolloutSummary(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     nodes: int
     completed: int
     failed: tuple[FailedNode, ...]
+    cancelled: int
     in_flight: tuple[InFlightNode, ...]
     waiting: WaitingNode | None
     blocked: tuple[BlockedPodSummary, ...]
@@ -168,6 +169,7 @@ def summarize_rollout(
         nodes=len(status.nodes),
         completed=status.replacements_completed_count,
         failed=tuple(_failed(c) for c in children if c.status.current is api.Step.FAILED),
+        cancelled=status.replacements_cancelled_count or 0,
         in_flight=tuple(
             _in_flight(child, active) for child in children if child.status.current.in_flight
         ),
@@ -305,6 +307,8 @@ def _hint(
 ) -> str:
     if blocked:
         return f"{blocked[0].namespace}/{blocked[0].pod}: {blocked[0].next_action}"
+    if rollout.spec.cancel:
+        return "the rollout is cancelled; it completes when its nodes in flight have finished"
     return waiting.message if waiting is not None and not rollout.status.in_flight else ""
 
 
@@ -335,6 +339,7 @@ def rollout_lines(rollout: RolloutSummary, now: datetime) -> list[str]:
     state = f"{rollout.phase}, paused" if rollout.paused else str(rollout.phase)
     words = [rollout.name, state, _bar(rollout.completed, rollout.nodes)]
     words += [f"{rollout.completed}/{rollout.nodes}", remaining_time(rollout, now)]
+    words += [f"{rollout.cancelled} cancelled"] if rollout.cancelled else []
     lines = ["  ".join(word for word in words if word)]
     lines += _listed("in flight", (_flight(each, now) for each in rollout.in_flight))
     lines += _blocked_lines(rollout.blocked, rollout.blocked_count, now)

@@ -103,6 +103,34 @@ def test_a_rollout_is_planned_watched_paused_resumed_and_aborted(
     assert not case.is_cordoned(first)
 
 
+@pytest.mark.rule("NP-12")
+def test_a_rollout_is_cancelled_while_a_node_is_in_flight(case: Case, terminal: Terminal) -> None:
+    first, second = case.add_nodes(2)
+    block_evictions(case)
+    case.manager()
+    case.roll(nodeSelectors=[], nodeNames=[{"name": first}, {"name": second}])
+    (busy,) = wait_for(
+        "a node in flight", lambda: [n["node"] for n in terminal.rollout(case.name)["inFlight"]]
+    )
+    (other,) = {first, second} - {busy}
+
+    cancelled = terminal.run("cancel", case.name, "-o", "json").result
+    assert (cancelled["action"], cancelled["changed"]) == ("Cancelled", True)
+    assert list(cancelled["nodes"]) == [busy]
+    wait_for("the cancellation", lambda: terminal.rollout(case.name)["cancelled"])
+    assert "was cancelled already" in terminal.run("cancel", case.name).stdout
+    assert "1 cancelled" in terminal.run("status", case.name).stdout
+    planned = terminal.run("plan", case.name, "-o", "json", status=1).result
+    assert [n["name"] for n in planned["rollouts"][0]["nodes"]] == [busy], "it never starts"
+
+    case.target.of("PodDisruptionBudget").delete("web", case.name)
+    last = terminal.run("status", case.name, "--watch", "-o", "json").result["rollouts"][0]
+    assert (last["phase"], last["completed"], last["cancelled"]) == ("Completed", 1, 1)
+    assert case.is_cordoned(busy)
+    assert not case.is_cordoned(other)
+    assert "is Completed" in terminal.run("cancel", case.name, status=1).stderr
+
+
 @pytest.mark.long
 def test_a_halted_rollout_is_watched_and_resumed_after_a_fix(
     case: Case, terminal: Terminal

@@ -123,7 +123,7 @@ def _rank(step: Step) -> int:
             return 1
         case Step.WAITING:
             return 2
-        case Step.DONE:
+        case Step.DONE | Step.CANCELLED:
             return 4
         case _:
             assert_never(step)
@@ -132,7 +132,7 @@ def _rank(step: Step) -> int:
 def style_of(step: Step) -> str:
     """Return the rich style of a step."""
     match step:
-        case Step.WAITING:
+        case Step.WAITING | Step.CANCELLED:
             return "dim"
         case Step.RESERVED | Step.CORDONED:
             return "cyan"

@@ -48,6 +48,7 @@ T = TypeVar("T", api.NodeReplacement, api.NodeDrain)
 
 _NOW: Final = "Now"
 _IN_FLIGHT: Final = "InFlight"
+_CANCELLED: Final = "Cancelled"
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ class PodCounts(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 class PredictedNode(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """A node of a rollout.
 
-    `starts` is `Now`, `InFlight`, or the reason of the condition `Waiting`.
+    `starts` is `Now`, `InFlight`, `Cancelled` (never), or the reason of the condition `Waiting`.
     """
 
     order: int
@@ -183,7 +184,11 @@ class _Planned:
     def of(cls, rollout: api.NodeRollout, state: ClusterState) -> "_Planned":
         status = rollout.status
         if status.start_timestamp is not None:
-            over = {*status.replacements_completed, *status.replacements_failed}
+            over = {
+                *status.replacements_completed,
+                *status.replacements_failed,
+                *status.replacements_cancelled,
+            }
             left = tuple(node for node in status.nodes if node.name not in over)
             return cls(rollout, left, status.nodes_not_found, exists=True)
         plan = make_plan(rollout.spec, state.nodes)
@@ -402,6 +407,8 @@ def _starts(
         return _IN_FLIGHT
     if name in decisions.start:
         return _NOW
+    if name in decisions.cancelled or rollout.spec.cancel:
+        return _CANCELLED
     if name in decisions.expired:
         return WaitReason.PENDING_PODS
     # Admission decides about a replacement only after it exists.

@@ -23,12 +23,14 @@ MAX_TIE_CANDIDATES: Final = 8
 class Decisions:
     """The result of `admit`.
 
-    Each replacement that has not started is in exactly one of `start`, `expired` and `waiting`,
-    except if it is being deleted or its node's uid is not known yet.
+    Each replacement that has not started is in exactly one of `start`, `cancelled`, `expired`
+    and `waiting`, except if it is being deleted or its node's uid is not known yet.
     """
 
     start: tuple[str, ...] = ()
     """Names of replacements to start, in this order. All of them may start."""
+    cancelled: tuple[str, ...] = ()
+    """Names that never start, because the replacement or its rollout is cancelled."""
     expired: tuple[str, ...] = ()
     """Names that waited too long for Pending pods: the attempt has failed."""
     stalled: tuple[str, ...] = ()
@@ -62,13 +64,14 @@ def admit(snapshot: ClusterSnapshot, now: datetime) -> Decisions:
     strategy says otherwise. Nothing is changed.
     """
     suspended = _suspended_rollouts(snapshot)
+    cancelled = _cancelled(snapshot)
     waiting: dict[str, WaitReason] = {}
     eligible: list[api.NodeReplacement] = []
     active: list[api.NodeReplacement] = []
     unfinished: list[int] = []
     for replacement in snapshot.replacements:
         uid = rollout_uid(replacement)
-        if _is_excluded(replacement, uid, snapshot):
+        if _is_excluded(replacement, uid, snapshot) or replacement.metadata.name in cancelled:
             continue
         reason = WaitReason.PAUSED if replacement.spec.paused else suspended.get(uid)
         if reason is None or reason is WaitReason.ROLLOUT_NOT_READY:
@@ -90,7 +93,8 @@ def admit(snapshot: ClusterSnapshot, now: datetime) -> Decisions:
             waiting[replacement.metadata.name] = WaitReason.HIGHER_PRIORITY
     candidates.sort(key=lambda candidate: _sort_key(candidate, snapshot))
     stalled = find_stalled(snapshot, now, active)
-    return _Admitter(snapshot, now, waiting).run(candidates, stalled)
+    decisions = _Admitter(snapshot, now, waiting).run(candidates, stalled)
+    return replace(decisions, cancelled=tuple(cancelled)) if cancelled else decisions
 
 
 def admit_with_budgets(
@@ -153,6 +157,18 @@ def _is_excluded(replacement: api.NodeReplacement, uid: str, snapshot: ClusterSn
         return False
     rollout = snapshot.rollouts.get(uid)
     return rollout is None or rollout.metadata.deletion_timestamp is not None
+
+
+def _cancelled(snapshot: ClusterSnapshot) -> Mapping[str, None]:
+    """Return the names of waiting replacements that never start, in their order."""
+    rollouts = {uid for uid, rollout in snapshot.rollouts.items() if rollout.spec.cancel}
+    return {
+        replacement.metadata.name: None
+        for replacement in snapshot.replacements
+        if replacement.status.current is api.Step.WAITING
+        and (replacement.spec.cancel or (rollouts and rollout_uid(replacement) in rollouts))
+        and not _is_excluded(replacement, rollout_uid(replacement), snapshot)
+    }
 
 
 def _suspended_rollouts(snapshot: ClusterSnapshot) -> dict[str, WaitReason]:

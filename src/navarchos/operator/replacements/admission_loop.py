@@ -24,7 +24,8 @@ from navarchos.runtime import OUTDATED_READ, CachedClient
 __all__ = ["MAX_REASON_WRITES", "RBAC", "AdmissionInputs", "AdmissionLoop"]
 
 MAX_REASON_WRITES: Final = 100
-"""Wait reasons written in one run, so that started nodes never wait for more writes."""
+"""Wait reasons, or cancelled nodes, written in one run, so that started nodes never wait for more
+writes."""
 
 _OUTDATED_PAUSE: Final = 0.1
 """Seconds for the cache to receive the write of the other client."""
@@ -115,10 +116,12 @@ class AdmissionLoop:
             self._expire(by_name[name])
         for name in decisions.stalled:
             self._release_slot(by_name[name])
+        cancels_after = self._cancel(by_name, decisions.cancelled)
         reasons_after = self._write_reasons(by_name, decisions)
         if self._is_outdated:
             return _OUTDATED_PAUSE
-        soonest = [t for t in (reasons_after, decisions.recheck_after) if t is not None]
+        times = cancels_after, reasons_after, decisions.recheck_after
+        soonest = [time for time in times if time is not None]
         return min(soonest, default=None)
 
     def _confirm_unanswered_writes(self) -> None:
@@ -152,6 +155,21 @@ class AdmissionLoop:
         saved = self._write((replacement, statuses.released_status(with_failure, now)))
         if saved is not None:
             self._events.expired(saved)
+
+    def _cancel(
+        self, by_name: Mapping[str, api.NodeReplacement], names: Sequence[str]
+    ) -> float | None:
+        """Write that nodes never start; return the seconds until more are due, if any are."""
+        now = self._clock.now()
+        changes: list[_Change] = [
+            (by_name[name], statuses.cancelled_status(by_name[name], now))
+            for name in names[:MAX_REASON_WRITES]
+        ]
+        written = self._worker_pool.map(self._write, changes)
+        for (replacement, _), saved in zip(changes, written, strict=True):
+            if saved is not None:
+                self._events.moved(replacement, saved)
+        return _YIELD_DELAY if len(names) > MAX_REASON_WRITES else None
 
     def _release_slot(self, replacement: api.NodeReplacement) -> None:
         """Record that a node is stalled; the next run gives its slot to another node."""

@@ -69,6 +69,9 @@ class ReplacementEvents:
                 self._record(after, EventReason.REPLACEMENT_COMPLETED, f"node {node} {how}")
             case Step.FAILED:
                 self._failed(after)
+            case Step.CANCELLED:
+                message = f"node {node} was cancelled before it started"
+                self._record(after, EventReason.REPLACEMENT_CANCELLED, message)
             case Step.WAITING:
                 if old is Step.RELEASING:
                     self._requeued(after)

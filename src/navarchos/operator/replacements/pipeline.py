@@ -118,7 +118,7 @@ class Pipeline:
                 return decisions.StepObservation(replacement, node=self._node(replacement))
             case api.Step.CORDONED | api.Step.DRAINING | api.Step.RELEASING:
                 return self._with_report(replacement, self._own_drain(replacement))
-            case api.Step.DONE | api.Step.FAILED:
+            case api.Step.DONE | api.Step.FAILED | api.Step.CANCELLED:
                 return decisions.StepObservation(replacement)
             case _:
                 assert_never(step)

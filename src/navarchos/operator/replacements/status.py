@@ -13,6 +13,7 @@ from navarchos.structs import differs_only_in
 
 __all__ = [
     "advanced_status",
+    "cancelled_status",
     "drained_status",
     "failed_attempt_status",
     "node_gone_status",
@@ -120,6 +121,17 @@ def drained_status(replacement: api.NodeReplacement, now: datetime) -> api.NodeR
         replacement,
         api.StepStatus(name=api.Step.DONE, started_at=now, reason=Reason.DRAINED),
         _condition(replacement, ConditionType.NODE_DRAINED, True, reason=Reason.NODE_DRAINED),
+        now=now,
+    )
+    return msgspec.structs.replace(status, completion_timestamp=now)
+
+
+def cancelled_status(replacement: api.NodeReplacement, now: datetime) -> api.NodeReplacementStatus:
+    """Return the status of a node that never starts, because it or its rollout is cancelled."""
+    status = _with_step(
+        replacement,
+        api.StepStatus(name=api.Step.CANCELLED, started_at=now, reason=Reason.CANCELLED),
+        _condition(replacement, ConditionType.WAITING, False, reason=Reason.CANCELLED),
         now=now,
     )
     return msgspec.structs.replace(status, completion_timestamp=now)

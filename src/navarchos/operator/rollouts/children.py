@@ -36,6 +36,9 @@ MAX_CHILD_WRITES: Final = 200
 """Children created or changed in one reconcile, so that one large rollout does not occupy a
 worker for long."""
 
+_NEVER_RESUMED: Final = frozenset({api.Step.DONE, api.Step.CANCELLED})
+"""Steps that `navarchos resume` does not change."""
+
 RBAC: Final = (
     PolicyRule(api.NODE_REPLACEMENTS, ("get", "create", "patch")),
     block_owner_deletion_rbac(api.NODE_ROLLOUTS),
@@ -73,7 +76,7 @@ def child_patch(
     patch: dict[str, object] = {}
     token = resume_token(rollout)
     step = child.status.current
-    if token and step is not api.Step.DONE and _token(child) != token:
+    if token and step not in _NEVER_RESUMED and _token(child) != token:
         patch["metadata"] = {"annotations": {RESUME_ANNOTATION: token}}
     spec = _spec_changes(rollout, node, child) if not step.is_finished else {}
     if spec:
@@ -92,9 +95,13 @@ def _spec_changes(
     wanted = _spec(rollout, node)
     if child.status.current is not api.Step.WAITING:
         return {} if child.spec.paused == wanted.paused else {"paused": wanted.paused}
-    # Name and uid of the node never change; the uid may have been filled in.
+    # Name and uid of the node never change; the uid may have been filled in. A user may cancel
+    # one node of a rollout.
     wanted = msgspec.structs.replace(
-        wanted, node_name=child.spec.node_name, node_uid=child.spec.node_uid
+        wanted,
+        node_name=child.spec.node_name,
+        node_uid=child.spec.node_uid,
+        cancel=child.spec.cancel,
     )
     if wanted == child.spec:
         return {}

@@ -33,6 +33,9 @@ class RolloutEvents:
             self._record(after, EventReason.REPLACEMENTS_CREATED, message)
         if _became_true(before, after, ConditionType.PAUSED):
             self._record(after, EventReason.ROLLOUT_PAUSED, "no further node starts")
+        if _became_true(before, after, ConditionType.CANCELLED):
+            message = _message(after, ConditionType.CANCELLED)
+            self._record(after, EventReason.ROLLOUT_CANCELLED, message)
         if was.phase is not now.phase:
             _log.info(
                 "rollout_advanced",
@@ -67,7 +70,9 @@ def _summary(rollout: NodeRollout) -> str:
     if not status.nodes:
         return _message(rollout, ConditionType.REPLACEMENTS_IN_PROGRESS)
     done, failed = status.replacements_completed_count, status.replacements_failed_count
-    return f"{done} of {len(status.nodes)} nodes replaced, {failed} failed"
+    cancelled = status.replacements_cancelled_count
+    more = f", {cancelled} cancelled" if cancelled else ""
+    return f"{done} of {len(status.nodes)} nodes replaced, {failed} failed{more}"
 
 
 def _message(rollout: NodeRollout, type_: ConditionType) -> str:

@@ -160,9 +160,13 @@ class RolloutReconciler(Reconciler):
         finished = {
             *rollout.status.replacements_completed,
             *rollout.status.replacements_failed,
+            *rollout.status.replacements_cancelled,
         }
+        # Nodes of a cancelled rollout that have no replacement yet do not get one.
         missing = [
-            node for node in nodes if node.name not in children and node.name not in finished
+            node
+            for node in nodes
+            if not rollout.spec.cancel and node.name not in children and node.name not in finished
         ]
         updated = self._children.sync_specs(rollout, nodes, children)
         created = self._children.create_missing(rollout, missing, updated.children)

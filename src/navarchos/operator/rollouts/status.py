@@ -98,6 +98,8 @@ def compute_status(
         replacements_completed_count=len(progress.completed),
         replacements_failed=tuple(sorted(progress.failed)),
         replacements_failed_count=len(progress.failed),
+        replacements_cancelled=tuple(sorted(progress.cancelled)),
+        replacements_cancelled_count=len(progress.cancelled) or None,
         in_flight=tuple(sorted(progress.in_flight)),
         in_flight_count=len(progress.in_flight),
         stalled=tuple(sorted(progress.stalled)),
@@ -111,7 +113,8 @@ def compute_status(
     conditions.set_creation(inputs.creation_error, all_created=progress.all_created)
     conditions.set_halt(halt)
     conditions.set_pause(paused=rollout.spec.paused)
-    conditions.set_progress(phase, failed=len(progress.failed))
+    conditions.set_cancel(cancelled=bool(rollout.spec.cancel))
+    conditions.set_progress(phase, progress)
     return msgspec.structs.replace(status, conditions=conditions.result)
 
 
@@ -124,6 +127,8 @@ def only_counts_changed(before: api.NodeRolloutStatus, after: api.NodeRolloutSta
         "plan",
         "replacements_completed",
         "replacements_completed_count",
+        "replacements_cancelled",
+        "replacements_cancelled_count",
         "in_flight",
         "in_flight_count",
     )
@@ -163,6 +168,7 @@ class _NodeProgress:
     created: frozenset[str]
     completed: frozenset[str]
     failed: frozenset[str]
+    cancelled: frozenset[str]
     in_flight: frozenset[str]
     stalled: frozenset[str]
     total: int
@@ -185,10 +191,16 @@ class _NodeProgress:
         failed = _in_step(steps, api.Step.FAILED) - to_reset | (
             gone & set(before.replacements_failed)
         )
+        # A node without a replacement has not started.
+        never_created = gone - completed - failed if rollout.spec.cancel else frozenset()
+        cancelled = _in_step(steps, api.Step.CANCELLED) | (
+            gone & set(before.replacements_cancelled) | never_created
+        )
         return cls(
             created=frozenset(steps) | completed | failed,
             completed=completed,
             failed=failed,
+            cancelled=cancelled,
             in_flight=frozenset(name for name in known if known[name].occupies_slot),
             stalled=frozenset(name for name in known if known[name].is_stalled),
             total=len(inputs.nodes),
@@ -200,7 +212,7 @@ class _NodeProgress:
 
     @property
     def remaining(self) -> int:
-        return self.total - len(self.completed) - len(self.failed)
+        return self.total - len(self.completed) - len(self.failed) - len(self.cancelled)
 
 
 def _in_step(steps: Mapping[str, api.Step], wanted: api.Step) -> frozenset[str]:
@@ -209,6 +221,8 @@ def _in_step(steps: Mapping[str, api.Step], wanted: api.Step) -> frozenset[str]:
 
 def _halt(rollout: api.NodeRollout, inputs: StatusInputs, progress: _NodeProgress) -> str:
     """Return why the rollout is halted, in words; empty if it is not (OP-08)."""
+    if rollout.spec.cancel and progress.remaining == 0:
+        return ""  # no node is left that a resume could start
     before = find_condition(rollout.status.conditions, ConditionType.HALTED)
     if rollout.status.phase is api.RolloutPhase.HALTED and not _is_resumed(rollout):
         return before.message if before is not None and before.message else "too many failures"
@@ -328,9 +342,23 @@ class _ConditionSet:
         else:
             self.clear(ConditionType.PAUSED, Reason.RESUMED)
 
-    def set_progress(self, phase: api.RolloutPhase, *, failed: int) -> None:
+    def set_cancel(self, *, cancelled: bool) -> None:
+        if cancelled:
+            message = "spec.cancel is set: nodes that have not started are not replaced"
+            self.set(ConditionType.CANCELLED, True, Reason.CANCELLED, message)
+        else:
+            self.clear(ConditionType.CANCELLED, Reason.RESUMED)
+
+    def set_progress(self, phase: api.RolloutPhase, progress: _NodeProgress) -> None:
         type_ = ConditionType.REPLACEMENTS_IN_PROGRESS
+        failed, cancelled = len(progress.failed), len(progress.cancelled)
         match phase:
+            case api.RolloutPhase.COMPLETED if cancelled:
+                message = (
+                    f"{cancelled} of {progress.total} nodes were cancelled before they started; "
+                    f"{len(progress.completed)} were replaced and {failed} failed"
+                )
+                self.set(type_, False, Reason.ROLLOUT_CANCELLED, message)
             case api.RolloutPhase.COMPLETED if failed:
                 message = f"{failed} nodes failed, not more than maxFailures allows"
                 self.set(type_, False, Reason.COMPLETED_WITH_FAILURES, message)

@@ -29,6 +29,7 @@ _ROLLOUTS: Final = Definition(
                 Column("Replacements created", ".status.replacementsCreatedCount", "integer"),
                 Column("Replacements completed", ".status.replacementsCompletedCount", "integer"),
                 Column("Failed", ".status.replacementsFailedCount", "integer", priority=1),
+                Column("Cancelled", ".status.replacementsCancelledCount", "integer", priority=1),
                 Column("In flight", ".status.inFlightCount", "integer", priority=1),
                 Column("Blocked", ".status.blockedCount", "integer", priority=1),
                 _PHASE,

@@ -26,12 +26,17 @@ __all__ = [
 
 
 class ReplacementPhase(StrEnum):
-    """The published summary of a step. The first three are as in 2019."""
+    """The published summary of a step. The first three are as in 2019.
+
+    `Cancelled` is a phase of its own, because users and tools terminate the machine of a
+    replacement that is Completed, and count those that Failed.
+    """
 
     NEW = "New"
     IN_PROGRESS = "InProgress"
     COMPLETED = "Completed"
     FAILED = "Failed"
+    CANCELLED = "Cancelled"
 
 
 class Step(StrEnum):
@@ -44,6 +49,7 @@ class Step(StrEnum):
     RELEASING = "Releasing"
     DONE = "Done"
     FAILED = "Failed"
+    CANCELLED = "Cancelled"
 
     @property
     def phase(self) -> ReplacementPhase:
@@ -57,6 +63,8 @@ class Step(StrEnum):
                 return ReplacementPhase.COMPLETED
             case Step.FAILED:
                 return ReplacementPhase.FAILED
+            case Step.CANCELLED:
+                return ReplacementPhase.CANCELLED
             case _:
                 assert_never(self)
 
@@ -67,8 +75,12 @@ class Step(StrEnum):
 
     @property
     def is_finished(self) -> bool:
-        """Whether the replacement has ended; only `navarchos resume` starts it again."""
-        return self.phase in {ReplacementPhase.COMPLETED, ReplacementPhase.FAILED}
+        """Whether the replacement has ended; `navarchos resume` restarts one that has failed."""
+        return self.phase in {
+            ReplacementPhase.COMPLETED,
+            ReplacementPhase.FAILED,
+            ReplacementPhase.CANCELLED,
+        }
 
 
 class StepStatus(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
@@ -107,6 +119,13 @@ class NodeReplacementSpec(msgspec.Struct, frozen=True, rename="camel", gc=False,
     paused: Annotated[
         bool, Meta(description="The node does not start; no further pod is evicted.")
     ] = False
+    cancel: Annotated[
+        bool | None,
+        Meta(
+            description="If the node has not started, it never starts: the replacement becomes "
+            "Cancelled, which cannot be undone. A node in flight finishes its attempt."
+        ),
+    ] = None
 
 
 class NodeReplacementStatus(

@@ -92,6 +92,14 @@ class NodeRolloutSpec(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_
     paused: Annotated[
         bool, Meta(description="No further node starts and no further pod is evicted.")
     ] = False
+    cancel: Annotated[
+        bool | None,
+        Meta(
+            description="Nodes that have not started become Cancelled, nodes in flight finish "
+            "their attempt, and the rollout completes. Nodes that are Cancelled stay so when "
+            "this is unset."
+        ),
+    ] = None
     ttl_seconds_after_finished: Annotated[
         common.Seconds | None,
         Meta(description="Delete the rollout this long after completion; never when absent."),
@@ -148,6 +156,10 @@ class NodeRolloutStatus(
     replacements_completed_count: int = 0
     replacements_failed: tuple[str, ...] = ()
     replacements_failed_count: int = 0
+    replacements_cancelled: tuple[str, ...] = ()
+    replacements_cancelled_count: Annotated[
+        int | None, Meta(description="Absent until a node has been cancelled.")
+    ] = None
     in_flight: tuple[str, ...] = ()
     in_flight_count: int = 0
     stalled: Annotated[

@@ -1,7 +1,8 @@
 """The steps of the node pipeline: one module and one pure decision per step.
 
 `Waiting → Reserved → Cordoned → Draining → Done`. A failed attempt leads from any step in
-flight to `Releasing`, and from there to `Waiting` again or to `Failed`.
+flight to `Releasing`, and from there to `Waiting` again or to `Failed`. Admission makes a waiting
+node `Cancelled`.
 
 A new step takes:
 
@@ -43,7 +44,7 @@ def decide(observed: StepObservation) -> Decision:
             return draining.decide(observed)
         case Step.RELEASING:
             return releasing.decide(observed)
-        case Step.DONE | Step.FAILED:
+        case Step.DONE | Step.FAILED | Step.CANCELLED:
             return NoAction()
         case _:
             assert_never(step)
