@@ -4,10 +4,12 @@ import hashlib
 from typing import Final
 
 __all__ = [
+    "ACTION_LABEL",
     "CORDONED_BY_ANNOTATION",
     "DRAIN_COMPLETED_LABEL",
     "DRAIN_FINALIZER",
     "FIELD_MANAGER",
+    "MAX_LABEL_LENGTH",
     "MAX_NAME_LENGTH",
     "RESUME_ANNOTATION",
     "TO_BE_REPLACED_TAINT",
@@ -31,6 +33,12 @@ RESUME_ANNOTATION: Final = "navarchos.pusher.com/resume"
 
 TO_BE_REPLACED_TAINT: Final = "navarchos.pusher.com/to-be-replaced"
 """The key of the taint of a node that will be replaced: the scheduler prefers other nodes."""
+
+ACTION_LABEL: Final = "navarchos.pusher.com/action"
+"""On a Job of an action, and on its pods: the uid of the replacement."""
+
+MAX_LABEL_LENGTH: Final = 63
+"""The longest value of a label, and the longest name of a Job."""
 
 MAX_NAME_LENGTH: Final = 253
 """The longest name of an object (RFC 1123 subdomain)."""

@@ -22,6 +22,7 @@ class ConditionType(StrEnum):
     WAITING = "Waiting"
     NODE_CORDONED = "NodeCordoned"
     NODE_DRAINED = "NodeDrained"
+    ACTION_COMPLETED = "ActionCompleted"
 
 
 class Reason(StrEnum):
@@ -50,6 +51,14 @@ class Reason(StrEnum):
     DRAIN_DELETED = "DrainDeleted"
     DRAIN_FAILED = "DrainFailed"
     NAME_TAKEN = "NameTaken"
+    RETURNED = "Returned"
+    ACTION_WAITING = "ActionWaiting"
+    ACTION_RUNNING = "ActionRunning"
+    ACTION_COMPLETED = "ActionCompleted"
+    ACTION_ENDING = "ActionEnding"
+    JOB_FAILED = "JobFailed"
+    JOB_REFUSED = "JobRefused"
+    JOB_DELETED = "JobDeleted"
     # Of a drain; its replacement takes them over.
     PAUSED = "Paused"
     RESUMED = "Resumed"
@@ -160,6 +169,8 @@ class EventReason(StrEnum):
     BUDGET_BYPASSED = "BudgetBypassed"
     DRAIN_FAILED = "DrainFailed"
     NODE_DRAINED = "NodeDrained"
+    ACTION_STARTED = "ActionStarted"
+    ACTION_COMPLETED = "ActionCompleted"
     REPLACEMENT_COMPLETED = "ReplacementCompleted"
     REPLACEMENT_FAILED = "ReplacementFailed"
     REPLACEMENT_CANCELLED = "ReplacementCancelled"

@@ -2,7 +2,8 @@
 
 from typing import Final
 
-from navarchos.operator import drains, replacements, rollouts, taints
+from navarchos.operator import drains, jobs, replacements, rollouts, taints
+from navarchos.operator.actions import Actions
 from navarchos.operator.cache_transforms import KINDS
 from navarchos.operator.clients import RBAC as INFORMER_RBAC
 from navarchos.operator.clients import operator_clients
@@ -20,6 +21,7 @@ RBAC: Final = (
     *replacements.RBAC,
     *drains.RBAC,
     *taints.RBAC,
+    *jobs.RBAC,
 )
 """The operator's permissions in the whole cluster.
 
@@ -43,6 +45,8 @@ def add_operator(manager: Manager, *, workers: int = WORKERS) -> None:
     write_pool = WorkerPool("write", clock=manager.clock)
     manager.add(write_pool, name="write-pool")
     rollouts.add_to_manager(manager, clients, write_pool)
-    replacements.add_to_manager(manager, clients, write_pool)
+    actions = Actions()
+    jobs.register(actions, manager)
+    replacements.add_to_manager(manager, clients, write_pool, actions)
     taints.add_to_manager(manager, clients)
     drains.add_to_manager(manager, workers=workers)

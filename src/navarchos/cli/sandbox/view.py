@@ -117,7 +117,16 @@ def _row_order(node: NodeView) -> tuple[int, int, str]:
 
 def _rank(step: Step) -> int:
     match step:
-        case Step.RESERVED | Step.CORDONED | Step.DRAINING | Step.RELEASING:
+        case (
+            Step.RESERVED
+            | Step.CORDONED
+            | Step.DRAINING
+            | Step.ACTING
+            | Step.TERMINATING
+            | Step.AWAITING_REPLACEMENT
+            | Step.RETURNING
+            | Step.RELEASING
+        ):
             return 0
         case Step.FAILED:
             return 1
@@ -133,19 +142,24 @@ def style_of(step: Step) -> str:
     """Return the rich style of a step."""
     match step:
         case Step.WAITING | Step.CANCELLED:
-            return "dim"
+            style = "dim"
         case Step.RESERVED | Step.CORDONED:
-            return "cyan"
+            style = "cyan"
         case Step.DRAINING:
-            return "yellow"
+            style = "yellow"
+        case Step.ACTING | Step.TERMINATING | Step.AWAITING_REPLACEMENT:
+            style = "blue"
+        case Step.RETURNING:
+            style = "cyan"
         case Step.RELEASING:
-            return "magenta"
+            style = "magenta"
         case Step.DONE:
-            return "green"
+            style = "green"
         case Step.FAILED:
-            return "bold red"
+            style = "bold red"
         case _:
             assert_never(step)
+    return style
 
 
 def _table(nodes: list[NodeView], total: int) -> Table:

@@ -10,7 +10,14 @@ from navarchos.operator.reasons import ConditionType
 from navarchos.runtime.conditions import is_true
 from navarchos.structs import without_nulls
 
-__all__ = ["belongs_to", "drain_manifest", "drain_name", "earlier_drain_names", "is_cordoned"]
+__all__ = [
+    "belongs_to",
+    "drain_manifest",
+    "drain_name",
+    "earlier_drain_names",
+    "evicts",
+    "is_cordoned",
+]
 
 
 def drain_name(replacement: api.NodeReplacement) -> str:
@@ -20,10 +27,7 @@ def drain_name(replacement: api.NodeReplacement) -> str:
     mistaken for the next one. The word "attempt" before the number keeps the second drain of
     node `worker` apart from the first drain of node `worker-2`.
     """
-    failed = replacement.status.attempts
-    # A failed attempt is counted when its release begins.
-    attempt = failed if replacement.status.current is api.Step.RELEASING else failed + 1
-    return _name_of_attempt(replacement, attempt)
+    return _name_of_attempt(replacement, replacement.status.current_attempt)
 
 
 def earlier_drain_names(replacement: api.NodeReplacement) -> list[str]:
@@ -62,6 +66,11 @@ def drain_manifest(replacement: api.NodeReplacement) -> dict[str, object]:
         },
         "spec": without_nulls(spec),
     }
+
+
+def evicts(spec: api.NodeReplacementSpec) -> bool:
+    """Return whether the node's pods are evicted, so that it is drained at the end."""
+    return spec.action is None or spec.action.node is api.NodeState.DRAINED
 
 
 def belongs_to(drain: api.NodeDrain, replacement: api.NodeReplacement) -> bool:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from navarchos.drain import BUDGETS, PODS
+from navarchos.operator.actions import Actions
 from navarchos.operator.api import v1alpha1 as api
 from navarchos.operator.clients import NODE_INDEX, OperatorClients
 from navarchos.operator.nodes import NODES, Node
@@ -22,7 +23,7 @@ __all__ = ["add_to_manager"]
 
 
 def add_to_manager(
-    manager: Manager, clients: OperatorClients, worker_pool: WorkerPool
+    manager: Manager, clients: OperatorClients, worker_pool: WorkerPool, actions: Actions
 ) -> Controller:
     """Add the controller of replacements, with its one worker, to a manager.
 
@@ -53,7 +54,7 @@ def add_to_manager(
         worker_pool,
         manager.clock,
     )
-    pipeline = Pipeline(clients, events, manager.clock)
+    pipeline = Pipeline(clients, events, manager.clock, actions)
     return (
         Builder(manager, "replacements", options=manager.options.controllers_with(workers=1))
         .for_(api.NODE_REPLACEMENTS)
@@ -61,6 +62,7 @@ def add_to_manager(
         .watches(api.NODE_REPLACEMENTS, map=_admission, when=changed(_admission_inputs))
         .watches(api.NODE_ROLLOUTS, map=_admission)
         .watches(api.NODE_DRAINS, map=_admission, when=changed(_slot_state))
+        .watches_channel(actions.channel, "actions")
         .watches(NODES, map=requests_of_node, when=changed(_node_inputs))
         .watches(
             snapshot.PENDING_PODS,

@@ -6,7 +6,7 @@ from navarchos.events import EventType, Recorder
 from navarchos.logs import get_logger
 from navarchos.operator.api.v1alpha1 import NODE_REPLACEMENTS, NodeReplacement, Step
 from navarchos.operator.history import node_gone
-from navarchos.operator.reasons import EventReason, WaitReason
+from navarchos.operator.reasons import EventReason, Reason, WaitReason
 
 __all__ = ["ReplacementEvents"]
 
@@ -65,8 +65,8 @@ class ReplacementEvents:
                 message = f"replacement of node {node} has started"
                 self._record(after, EventReason.REPLACEMENT_STARTED, message)
             case Step.DONE:
-                how = "does not exist any more" if node_gone(after) else "is drained and cordoned"
-                self._record(after, EventReason.REPLACEMENT_COMPLETED, f"node {node} {how}")
+                self._action_ended(old, after)
+                self._record(after, EventReason.REPLACEMENT_COMPLETED, f"node {node} {_how(after)}")
             case Step.FAILED:
                 self._failed(after)
             case Step.CANCELLED:
@@ -75,10 +75,23 @@ class ReplacementEvents:
             case Step.WAITING:
                 if old is Step.RELEASING:
                     self._requeued(after)
+            case Step.ACTING | Step.TERMINATING:
+                action = after.spec.action
+                kind = action.kind if action is not None else None
+                self._record(after, EventReason.ACTION_STARTED, f"action {kind} of node {node}")
+            case Step.AWAITING_REPLACEMENT | Step.RETURNING:
+                self._action_ended(old, after)
             case Step.CORDONED | Step.DRAINING | Step.RELEASING:
                 pass  # the drain has its own events; after Releasing the attempt is recorded
             case _:
                 assert_never(step)
+
+    def _action_ended(self, old: Step, after: NodeReplacement) -> None:
+        """Record that the action is done, when the replacement leaves the steps of its action."""
+        in_action = {Step.ACTING, Step.TERMINATING, Step.AWAITING_REPLACEMENT}
+        if old in in_action and after.status.current not in in_action and not node_gone(after):
+            node = after.spec.node_name
+            self._record(after, EventReason.ACTION_COMPLETED, f"the action of node {node} is done")
 
     def _failed(self, replacement: NodeReplacement) -> None:
         self._record(
@@ -105,6 +118,20 @@ class ReplacementEvents:
         type_: EventType = EventType.NORMAL,
     ) -> None:
         self._recorder.record(NODE_REPLACEMENTS, replacement, type_, reason, message)
+
+
+def _how(replacement: NodeReplacement) -> str:
+    """Return in words how a finished node has ended."""
+    reason = replacement.status.step.reason if replacement.status.step is not None else ""
+    match reason:
+        case Reason.NODE_GONE:
+            return "does not exist any more"
+        case Reason.RETURNED:
+            return "is in service"
+        case Reason.ACTION_COMPLETED:
+            return "is cordoned, and its action is done"
+        case _:
+            return "is drained and cordoned"
 
 
 def _last_failure(replacement: NodeReplacement) -> str:

@@ -9,6 +9,7 @@ from navarchos.client import AlreadyExists, Propagation
 from navarchos.client.rbac import PolicyRule, block_owner_deletion_rbac
 from navarchos.clock import Clock
 from navarchos.meta import controller_of
+from navarchos.operator.actions import ActionDone, ActionRunning, Actions
 from navarchos.operator.api import v1alpha1 as api
 from navarchos.operator.cache_transforms import is_stripped
 from navarchos.operator.clients import OperatorClients
@@ -18,7 +19,7 @@ from navarchos.operator.reasons import Reason
 from navarchos.operator.replacements import attempt_drain
 from navarchos.operator.replacements import status as statuses
 from navarchos.operator.replacements.events import ReplacementEvents
-from navarchos.operator.replacements.steps import decide
+from navarchos.operator.replacements.steps import acting, decide
 from navarchos.operator.replacements.steps import decision as decisions
 from navarchos.operator.throttle import DeferredWrites
 
@@ -53,10 +54,17 @@ class Pipeline:
     Threads: safe from any thread, for different replacements.
     """
 
-    def __init__(self, clients: OperatorClients, events: ReplacementEvents, clock: Clock) -> None:
+    def __init__(
+        self,
+        clients: OperatorClients,
+        events: ReplacementEvents,
+        clock: Clock,
+        actions: Actions | None = None,
+    ) -> None:
         self._clients = clients
         self._events = events
         self._clock = clock
+        self._actions = actions or Actions()
         self._deferred = DeferredWrites(_POD_COUNTS_DELAY, clock)
 
     def deferred_write_in(self, name: str) -> float | None:
@@ -101,27 +109,36 @@ class Pipeline:
             # Steps without an action are stored together with the step that follows them. The
             # action of that step is carried out once the step is stored.
             return self._save(replacement, seen.replacement.status)
-        return self._save(replacement, self._act(seen, decision))
+        return self._save(replacement, self._end_action_and_act(seen, decision))
 
     def _observe(self, replacement: api.NodeReplacement) -> decisions.StepObservation:
         """Read the objects that the current step decides from."""
         step = replacement.status.current
         match step:
             case api.Step.WAITING:
-                return decisions.StepObservation(replacement, node=self._node(replacement))
+                observed = decisions.StepObservation(replacement, node=self._node(replacement))
             case api.Step.RESERVED:
-                if (drain := self._own_drain(replacement)) is not None:
-                    return self._with_report(replacement, drain)
-                if self._is_abandoned(replacement):
-                    return decisions.StepObservation(replacement, is_abandoned=True)
-                # The drain itself asks the API server before it changes the node.
-                return decisions.StepObservation(replacement, node=self._node(replacement))
+                observed = self._observe_reserved(replacement)
             case api.Step.CORDONED | api.Step.DRAINING | api.Step.RELEASING:
-                return self._with_report(replacement, self._own_drain(replacement))
+                observed = self._with_report(replacement, self._own_drain(replacement))
+            case api.Step.ACTING | api.Step.TERMINATING | api.Step.AWAITING_REPLACEMENT:
+                drain, node = self._own_drain(replacement), self._node(replacement)
+                observed = decisions.StepObservation(replacement, drain, node)
+            case api.Step.RETURNING:
+                observed = decisions.StepObservation(replacement, self._own_drain(replacement))
             case api.Step.DONE | api.Step.FAILED | api.Step.CANCELLED:
-                return decisions.StepObservation(replacement)
+                observed = decisions.StepObservation(replacement)
             case _:
                 assert_never(step)
+        return observed
+
+    def _observe_reserved(self, replacement: api.NodeReplacement) -> decisions.StepObservation:
+        if (drain := self._own_drain(replacement)) is not None:
+            return self._with_report(replacement, drain)
+        if self._is_abandoned(replacement):
+            return decisions.StepObservation(replacement, is_abandoned=True)
+        # The drain itself asks the API server before it changes the node.
+        return decisions.StepObservation(replacement, node=self._node(replacement))
 
     def _with_report(
         self, replacement: api.NodeReplacement, drain: api.NodeDrain | None
@@ -135,10 +152,11 @@ class Pipeline:
         self, observed: decisions.StepObservation
     ) -> tuple[decisions.StepObservation, decisions.RecordNodeUid | decisions.Action]:
         """Return the first decision that is not `Advance`, and the replacement in that step."""
-        deadline = _deadline(observed.drain)
         decision: decisions.Decision = decide(observed)
         while isinstance(decision, decisions.Advance):
             replacement = observed.replacement
+            is_drain = decision.to in {api.Step.CORDONED, api.Step.DRAINING}
+            deadline = _deadline(observed.drain) if is_drain else None
             status = statuses.advanced_status(
                 replacement, decision.to, self._clock.now(), deadline=deadline
             )
@@ -171,6 +189,8 @@ class Pipeline:
         return rollout.metadata.deletion_timestamp is not None
 
     def _own_drain(self, replacement: api.NodeReplacement) -> api.NodeDrain | None:
+        if not decisions.has_drain(replacement.spec):
+            return None
         name = attempt_drain.drain_name(replacement)
         drain = self._clients.drains.find(name)
         if drain is None and replacement.status.current is not api.Step.RESERVED:
@@ -181,6 +201,18 @@ class Pipeline:
             drain = self._clients.drains.fetch(name)
         return drain if drain is not None and attempt_drain.belongs_to(drain, replacement) else None
 
+    def _end_action_and_act(
+        self, observed: decisions.StepObservation, action: decisions.Action
+    ) -> api.NodeReplacementStatus:
+        """Carry out an action of the pipeline; first end an action that would still run."""
+        replacement = observed.replacement
+        if _needs_end_of_action(replacement.status.current, action):
+            outcome = self._actions.cancel(replacement)
+            if isinstance(outcome, ActionRunning):
+                now = self._clock.now()
+                return statuses.action_ending_status(replacement, outcome.message, now)
+        return self._act(observed, action)
+
     def _act(
         self, observed: decisions.StepObservation, action: decisions.Action
     ) -> api.NodeReplacementStatus:
@@ -190,25 +222,53 @@ class Pipeline:
         match action:
             case decisions.NoAction():
                 pass
+            case decisions.ContinueAction():
+                status = self._continue_action(observed, now)
+            case decisions.ReportAction(outcome):
+                status = statuses.action_running_status(replacement, outcome, now)
             case decisions.CreateDrain():
                 status = self._create_drain(replacement, now)
-            case decisions.Complete():
-                status = self._complete(replacement, drain, now)
-            case decisions.CompleteWithoutNode():
-                status = statuses.node_gone_status(replacement, now)
             case decisions.FailAttempt(reason, message):
                 status = statuses.failed_attempt_status(replacement, reason, message, now)
-            case decisions.DeleteDrain():
-                if drain is not None:
-                    self._clients.drains.delete(drain, propagation=Propagation.BACKGROUND)
-            case decisions.KeepCordon():
-                self._keep_cordon(drain)
-                status = statuses.released_status(replacement, now)
-            case decisions.ReleaseSlot():
-                status = statuses.released_status(replacement, now)
+            case decisions.Complete():
+                status = self._complete(replacement, drain, now)
+            case decisions.CompleteReturned():
+                status = statuses.completed_status(replacement, Reason.RETURNED, now)
+            case decisions.CompleteWithoutNode():
+                status = statuses.node_gone_status(replacement, now)
+            case decisions.DeleteDrain() | decisions.KeepCordon() | decisions.ReleaseSlot():
+                status = self._release(observed, action, now)
             case _:
                 assert_never(action)
         return status
+
+    def _release(
+        self,
+        observed: decisions.StepObservation,
+        action: decisions.DeleteDrain | decisions.KeepCordon | decisions.ReleaseSlot,
+        now: datetime,
+    ) -> api.NodeReplacementStatus:
+        replacement, drain = observed.replacement, observed.drain
+        if isinstance(action, decisions.DeleteDrain):
+            if drain is not None:
+                self._clients.drains.delete(drain, propagation=Propagation.BACKGROUND)
+            return replacement.status
+        if isinstance(action, decisions.KeepCordon):
+            self._keep_cordon(drain)
+        return statuses.released_status(replacement, now)
+
+    def _continue_action(
+        self, observed: decisions.StepObservation, now: datetime
+    ) -> api.NodeReplacementStatus:
+        outcome = self._actions.act(observed.replacement, observed.node)
+        if isinstance(outcome, ActionDone):
+            status = statuses.action_completed_status(observed.replacement, now)
+            done = msgspec.structs.replace(observed.replacement, status=status)
+            observed = decisions.StepObservation(done, observed.drain, observed.node)
+        following = acting.follow(observed, outcome)
+        if isinstance(following, decisions.Advance):
+            return statuses.advanced_status(observed.replacement, following.to, now)
+        return self._act(observed, following)
 
     def _create_drain(
         self, replacement: api.NodeReplacement, now: datetime
@@ -238,6 +298,9 @@ class Pipeline:
         # The cordon comes first: once the status says Completed, a user may delete the rollout,
         # and an empty node must not accept pods again.
         self._keep_cordon(drain)  # mutant: cordon-of-a-drained-node-undone
+        if not attempt_drain.evicts(replacement.spec):
+            # Other tools terminate the machines of labelled nodes, and this one has its pods.
+            return statuses.completed_status(replacement, Reason.ACTION_COMPLETED, now)
         at = drain.status.completion_timestamp if drain is not None else None
         self._label(replacement, at or now)
         return statuses.drained_status(replacement, now)
@@ -294,6 +357,17 @@ class Pipeline:
         self._deferred.clear(name)
         self._events.moved(replacement, saved)
         return saved
+
+
+def _needs_end_of_action(step: api.Step, action: decisions.Action) -> bool:
+    """Return whether an action could still affect the node after the replacement leaves it."""
+    match step:
+        case api.Step.RELEASING:
+            return not isinstance(action, decisions.NoAction)
+        case api.Step.ACTING:
+            return isinstance(action, decisions.CompleteWithoutNode)
+        case _:
+            return False
 
 
 def _deadline(drain: api.NodeDrain | None) -> datetime | None:

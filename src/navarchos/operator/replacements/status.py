@@ -5,15 +5,21 @@ from datetime import datetime, timedelta
 
 import msgspec
 
+from navarchos.operator.actions import ActionRunning
 from navarchos.operator.api import v1alpha1 as api
 from navarchos.operator.names import RESUME_ANNOTATION
 from navarchos.operator.reasons import ConditionType, CordonReason, Reason, WaitReason
+from navarchos.operator.replacements.attempt_drain import evicts
 from navarchos.runtime.conditions import Condition, find_condition, set_condition
 from navarchos.structs import differs_only_in
 
 __all__ = [
+    "action_completed_status",
+    "action_ending_status",
+    "action_running_status",
     "advanced_status",
     "cancelled_status",
+    "completed_status",
     "drained_status",
     "failed_attempt_status",
     "node_gone_status",
@@ -87,9 +93,62 @@ def advanced_status(
     deadline: datetime | None = None,
 ) -> api.NodeReplacementStatus:
     """Return the status in another step of the pipeline."""
+    changed = []
+    if replacement.status.current is api.Step.DRAINING and evicts(replacement.spec):
+        changed = [
+            _condition(replacement, ConditionType.NODE_DRAINED, True, reason=Reason.NODE_DRAINED)
+        ]
     return _with_step(
-        replacement, api.StepStatus(name=step, started_at=now, deadline=deadline), now=now
+        replacement, api.StepStatus(name=step, started_at=now, deadline=deadline), *changed, now=now
     )
+
+
+def action_running_status(
+    replacement: api.NodeReplacement, outcome: ActionRunning, now: datetime
+) -> api.NodeReplacementStatus:
+    """Return the status of a node whose action has not ended, with what the action waits for."""
+    step = replacement.status.step or api.StepStatus(name=replacement.status.current)
+    reason = Reason.ACTION_RUNNING if outcome.has_begun else Reason.ACTION_WAITING
+    return _with_step(
+        replacement,
+        msgspec.structs.replace(step, deadline=outcome.deadline),
+        _action_condition(replacement, False, reason, outcome.message),
+        now=now,
+    )
+
+
+def action_completed_status(
+    replacement: api.NodeReplacement, now: datetime
+) -> api.NodeReplacementStatus:
+    """Return the status of a node whose action has ended well."""
+    return _with_condition(
+        replacement, _action_condition(replacement, True, Reason.ACTION_COMPLETED), now
+    )
+
+
+def action_ending_status(
+    replacement: api.NodeReplacement, message: str, now: datetime
+) -> api.NodeReplacementStatus:
+    """Return the status while a cancelled action still affects the node."""
+    return _with_condition(
+        replacement, _action_condition(replacement, False, Reason.ACTION_ENDING, message), now
+    )
+
+
+def completed_status(
+    replacement: api.NodeReplacement, reason: Reason, now: datetime
+) -> api.NodeReplacementStatus:
+    """Return the status of a node that is done, and was not drained or is in service again."""
+    changed = []
+    if find_condition(replacement.status.conditions, ConditionType.NODE_DRAINED) is not None:
+        changed = [_condition(replacement, ConditionType.NODE_DRAINED, False, reason=reason)]
+    status = _with_step(
+        replacement,
+        api.StepStatus(name=api.Step.DONE, started_at=now, reason=reason),
+        *changed,
+        now=now,
+    )
+    return msgspec.structs.replace(status, completion_timestamp=now)
 
 
 def stalled_status(replacement: api.NodeReplacement, now: datetime) -> api.NodeReplacementStatus:
@@ -149,6 +208,7 @@ def failed_attempt_status(
         replacement,
         api.StepStatus(name=api.Step.RELEASING, started_at=now, reason=reason),
         _condition(replacement, ConditionType.NODE_DRAINED, False, reason=reason, message=message),
+        *_failed_action(replacement, reason, message),
         now=now,
     )
     return msgspec.structs.replace(
@@ -264,6 +324,36 @@ def _with_cordon(
         ),
         now=now,
     )
+
+
+def _failed_action(
+    replacement: api.NodeReplacement, reason: str, message: str
+) -> tuple[Condition, ...]:
+    """Return the condition of an action that had begun: the next attempt begins another one."""
+    found = find_condition(replacement.status.conditions, ConditionType.ACTION_COMPLETED)
+    acted = replacement.status.current in {
+        api.Step.ACTING,
+        api.Step.TERMINATING,
+        api.Step.AWAITING_REPLACEMENT,
+    }
+    if found is None and not acted:
+        return ()
+    return (_action_condition(replacement, False, reason, message),)
+
+
+def _action_condition(
+    replacement: api.NodeReplacement, is_so: bool, reason: str, message: str = ""
+) -> Condition:
+    return _condition(
+        replacement, ConditionType.ACTION_COMPLETED, is_so, reason=reason, message=message
+    )
+
+
+def _with_condition(
+    replacement: api.NodeReplacement, condition: Condition, now: datetime
+) -> api.NodeReplacementStatus:
+    conditions = set_condition(replacement.status.conditions, condition, now=now)
+    return msgspec.structs.replace(replacement.status, conditions=conditions)
 
 
 def _union(kept: Iterable[api.OwnerKey], new: Iterable[api.OwnerKey]) -> tuple[api.OwnerKey, ...]:

@@ -10,6 +10,7 @@ from msgspec import Meta
 from navarchos.client import Resource
 from navarchos.meta import Object
 from navarchos.operator.api.v1alpha1 import common
+from navarchos.operator.api.v1alpha1.action import Action
 from navarchos.runtime.conditions import Condition
 from navarchos.structs import prepare_decoding
 
@@ -46,6 +47,10 @@ class Step(StrEnum):
     RESERVED = "Reserved"
     CORDONED = "Cordoned"
     DRAINING = "Draining"
+    ACTING = "Acting"
+    TERMINATING = "Terminating"
+    AWAITING_REPLACEMENT = "AwaitingReplacement"
+    RETURNING = "Returning"
     RELEASING = "Releasing"
     DONE = "Done"
     FAILED = "Failed"
@@ -57,7 +62,16 @@ class Step(StrEnum):
         match self:
             case Step.WAITING:
                 return ReplacementPhase.NEW
-            case Step.RESERVED | Step.CORDONED | Step.DRAINING | Step.RELEASING:
+            case (
+                Step.RESERVED
+                | Step.CORDONED
+                | Step.DRAINING
+                | Step.ACTING
+                | Step.TERMINATING
+                | Step.AWAITING_REPLACEMENT
+                | Step.RETURNING
+                | Step.RELEASING
+            ):
                 return ReplacementPhase.IN_PROGRESS
             case Step.DONE:
                 return ReplacementPhase.COMPLETED
@@ -116,6 +130,7 @@ class NodeReplacementSpec(msgspec.Struct, frozen=True, rename="camel", gc=False,
     replacement: common.Replacement = common.Replacement()
     strategy: common.Strategy = common.Strategy()
     drain: common.DrainSpec = common.DrainSpec()
+    action: Action = None
     paused: Annotated[
         bool, Meta(description="The node does not start; no further pod is evicted.")
     ] = False
@@ -185,6 +200,12 @@ class NodeReplacementStatus(
     def is_stalled(self) -> bool:
         """Whether the node is in flight without a slot, so that other nodes start meanwhile."""
         return self.current.in_flight and self.stalled_since is not None
+
+    @property
+    def current_attempt(self) -> int:
+        """The number of the current attempt, from 1; while it is released, of the failed one."""
+        # A failed attempt is counted when its release begins.
+        return self.attempts if self.current is Step.RELEASING else self.attempts + 1
 
     @property
     def counted_attempts(self) -> int:

@@ -11,6 +11,7 @@ from navarchos.client import Resource
 from navarchos.client.selectors import LabelSelectorRequirement
 from navarchos.meta import Object
 from navarchos.operator.api.v1alpha1 import common
+from navarchos.operator.api.v1alpha1.action import Action
 from navarchos.runtime.conditions import Condition
 from navarchos.structs import prepare_decoding
 
@@ -89,6 +90,7 @@ class NodeRolloutSpec(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_
     ] = ()
     strategy: common.Strategy = common.Strategy()
     drain: common.DrainSpec = common.DrainSpec()
+    action: Action = None
     paused: Annotated[
         bool, Meta(description="No further node starts and no further pod is evicted.")
     ] = False

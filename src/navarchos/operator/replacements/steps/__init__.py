@@ -24,7 +24,15 @@ The type checker or a test names each of these places, except 3, the field in 4,
 from typing import assert_never
 
 from navarchos.operator.api.v1alpha1 import Step
-from navarchos.operator.replacements.steps import cordoned, draining, releasing, reserved, waiting
+from navarchos.operator.replacements.steps import (
+    acting,
+    cordoned,
+    draining,
+    releasing,
+    reserved,
+    returning,
+    waiting,
+)
 from navarchos.operator.replacements.steps.decision import Decision, NoAction, StepObservation
 
 __all__ = ["decide"]
@@ -35,16 +43,21 @@ def decide(observed: StepObservation) -> Decision:
     step = observed.replacement.status.current
     match step:
         case Step.WAITING:
-            return waiting.decide(observed)
+            decide_step = waiting.decide
         case Step.RESERVED:
-            return reserved.decide(observed)
+            decide_step = reserved.decide
         case Step.CORDONED:
-            return cordoned.decide(observed)
+            decide_step = cordoned.decide
         case Step.DRAINING:
-            return draining.decide(observed)
+            decide_step = draining.decide
+        case Step.ACTING | Step.TERMINATING | Step.AWAITING_REPLACEMENT:
+            decide_step = acting.decide
+        case Step.RETURNING:
+            decide_step = returning.decide
         case Step.RELEASING:
-            return releasing.decide(observed)
+            decide_step = releasing.decide
         case Step.DONE | Step.FAILED | Step.CANCELLED:
             return NoAction()
         case _:
             assert_never(step)
+    return decide_step(observed)

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 from typing import Final
 
-from navarchos.operator.api.v1alpha1 import NodeDrain, NodeReplacement, Step
+from navarchos.operator.actions import ActionRunning
+from navarchos.operator.api import v1alpha1 as api
 from navarchos.operator.nodes import Node
 from navarchos.operator.reasons import Reason
 
@@ -12,16 +13,23 @@ __all__ = [
     "Action",
     "Advance",
     "Complete",
+    "CompleteReturned",
     "CompleteWithoutNode",
+    "ContinueAction",
     "CreateDrain",
     "Decision",
     "DeleteDrain",
+    "Ending",
     "FailAttempt",
     "KeepCordon",
     "NoAction",
     "RecordNodeUid",
     "ReleaseSlot",
+    "ReportAction",
     "StepObservation",
+    "after",
+    "has_drain",
+    "steps_of",
 ]
 
 
@@ -29,12 +37,13 @@ __all__ = [
 class StepObservation:
     """The objects that a step decides from."""
 
-    replacement: NodeReplacement
-    drain: NodeDrain | None = None
+    replacement: api.NodeReplacement
+    drain: api.NodeDrain | None = None
     """The NodeDrain of the current attempt; in `Releasing`, of the failed attempt."""
     node: Node | None = None
-    """The node of this name, in the steps that decide from it: Waiting, and Reserved without a
-    drain. `None` there means that the API server has no such node."""
+    """The node of this name, in the steps that decide from it: Waiting, Reserved without a
+    drain, and the steps of an action. `None` there means that the API server has no such
+    node."""
     is_abandoned: bool = False
     """Whether the replacement's rollout is deleted, so that the replacement soon is too."""
 
@@ -48,7 +57,7 @@ class NoAction:
 class Advance:
     """Continue with another step."""
 
-    to: Step
+    to: api.Step
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +80,23 @@ class Complete:
 @dataclass(frozen=True, slots=True)
 class CompleteWithoutNode:
     """The node does not exist any more: finish, and change no node (OP-20)."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompleteReturned:
+    """The node is in service: finish without its label."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContinueAction:
+    """Call the action; its result decides what follows."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReportAction:
+    """The action has not ended: record what it waits for."""
+
+    outcome: ActionRunning
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +126,10 @@ Action = (
     NoAction
     | CreateDrain
     | Complete
+    | CompleteReturned
     | CompleteWithoutNode
+    | ContinueAction
+    | ReportAction
     | FailAttempt
     | DeleteDrain
     | KeepCordon
@@ -110,4 +139,43 @@ Action = (
 
 Decision = Advance | RecordNodeUid | Action
 
+Ending = Complete | CompleteReturned
+"""How a node is done."""
+
 DRAIN_DELETED: Final = FailAttempt(Reason.DRAIN_DELETED, "its NodeDrain was deleted")
+
+
+def has_drain(spec: api.NodeReplacementSpec) -> bool:
+    """Return whether the node has a NodeDrain: it is drained, or cordoned at least."""
+    return spec.action is None or spec.action.node is not api.NodeState.IN_SERVICE
+
+
+def steps_of(spec: api.NodeReplacementSpec) -> tuple[api.Step, ...]:
+    """Return the steps of a node from its start to its end, in order.
+
+    Steps that have nothing to do are left out. A drain that only cordons ends in Draining too.
+    """
+    action = spec.action
+    kind = action.kind if action is not None else None
+    wanted: dict[api.Step, bool] = {
+        api.Step.RESERVED: True,
+        api.Step.CORDONED: has_drain(spec),
+        api.Step.DRAINING: has_drain(spec),
+        api.Step.ACTING: kind is not None and not kind.ends_machine,
+        api.Step.TERMINATING: kind is not None and kind.ends_machine,
+        api.Step.AWAITING_REPLACEMENT: kind is api.ActionKind.REPLACE,
+        api.Step.RETURNING: action is not None and action.returns,
+    }
+    return tuple(step for step, is_wanted in wanted.items() if is_wanted)
+
+
+def after(spec: api.NodeReplacementSpec, step: api.Step) -> Advance | Ending:
+    """Return what follows a step that has done its work."""
+    steps = steps_of(spec)
+    at = steps.index(step) + 1
+    if at < len(steps):
+        return Advance(steps[at])
+    action = spec.action
+    if action is not None and action.node is api.NodeState.IN_SERVICE:
+        return CompleteReturned()
+    return Complete()

@@ -2,7 +2,7 @@
 
 from typing import assert_never
 
-from navarchos.operator.api.v1alpha1 import DrainPhase
+from navarchos.operator.api.v1alpha1 import DrainPhase, Step
 from navarchos.operator.reasons import Reason
 from navarchos.operator.replacements.steps import decision
 
@@ -24,7 +24,7 @@ def decide(observed: decision.StepObservation) -> decision.Decision:
         case None | DrainPhase.PENDING | DrainPhase.DRAINING:
             return decision.NoAction()
         case DrainPhase.COMPLETED:
-            return decision.Complete()
+            return decision.after(observed.replacement.spec, Step.DRAINING)
         case DrainPhase.FAILED:
             return decision.FailAttempt(status.reason or Reason.DRAIN_FAILED, status.message)
         case _:

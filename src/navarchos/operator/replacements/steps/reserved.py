@@ -16,7 +16,11 @@ def decide(observed: decision.StepObservation) -> decision.Decision:
         return decision.NoAction()
     if node is None or node.metadata.uid != replacement.spec.node_uid:
         return decision.CompleteWithoutNode()
-    return decision.NoAction() if replacement.spec.paused else decision.CreateDrain()
+    if replacement.spec.paused:
+        return decision.NoAction()
+    if decision.has_drain(replacement.spec):
+        return decision.CreateDrain()
+    return decision.after(replacement.spec, Step.RESERVED)
 
 
 def _follow(drain: NodeDrain) -> decision.Decision:
