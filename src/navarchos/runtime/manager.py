@@ -1,8 +1,10 @@
 """The manager: starts and stops caches, controllers, election, probes and metrics in order."""
 
 import threading
-from collections.abc import Callable
-from contextlib import ExitStack, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, nullcontext, suppress
+from contextvars import ContextVar
+from functools import partial
 from typing import Any, Final, TypeVar
 
 from prometheus_client.registry import CollectorRegistry
@@ -24,7 +26,7 @@ from navarchos.runtime.groups import GracePeriodExceeded, Runnable, RunnableGrou
 from navarchos.runtime.httpserver import Route, ServerCertificate
 from navarchos.runtime.options import ManagerOptions
 from navarchos.runtime.signals import SignalHandling
-from navarchos.runtime.startup import catch_up, wait_for_kinds
+from navarchos.runtime.startup import Feature, catch_up, wait_for_kinds
 from navarchos.runtime.token_reviewer import TokenReviewer
 from navarchos.stopping import StopToken
 
@@ -33,6 +35,11 @@ __all__ = ["Manager"]  # mutant: eager-import
 T = TypeVar("T")
 
 _log = get_logger(__name__)
+
+_HELD: ContextVar[list[tuple[RunnableGroup, str, Runnable]] | None] = ContextVar(
+    "navarchos_held", default=None
+)
+"""Collects what a late feature adds, until its caches are current."""
 
 _SERVER_STOP_LIMIT: Final = 5.0
 _FLUSH_LIMIT: Final = 5.0
@@ -55,7 +62,8 @@ class Manager:
     process only while no other process can hold the lease (see `LeaderElector.fence`); the
     first failure stops the manager and is raised by `run`; a lost lease raises `LeaseLost` at
     once, without a grace period, and the process should exit; if the server does not serve a
-    kind yet, the manager waits, logs one warning, and fails `/readyz` (CT-18).
+    kind yet, the manager waits, logs one warning, and fails `/readyz` (CT-18). A feature
+    (`add_feature`) waits for its own kinds, and the rest of the manager does not.
 
     Lifecycle: add runnables, then `run` once. Threads: `add` is safe from any thread.
 
@@ -121,10 +129,12 @@ class Manager:
         self._stop = StopToken(clock=clock)
         self._state_lock = threading.Lock()
         self._started = False  # guarded by _state_lock
+        self._fills_caches = False  # guarded by _state_lock
         self._stopping = False  # guarded by _state_lock
         self._failure: BaseException | None = None  # guarded by _state_lock
         self._names: set[str] = set()  # guarded by _state_lock
         self._warmed: list[Controller] = []  # guarded by _state_lock
+        self._features: list[Feature] = []  # guarded by _state_lock
         self._resources: list[Resource[Any]] = []  # guarded by _state_lock
         # guarded by _state_lock; a dict, because its order makes test runs repeatable
         self._caches: dict[SharedInformer[Any], None] = {}
@@ -170,10 +180,13 @@ class Manager:
         )
         with self._state_lock:
             self._resources.append(resource)
-            self._caches[informer] = None
-            running = self._started and not self._stopping
-        if running:
+            running, stopping = self._fills_caches, self._stopping
+            if not running:
+                self._caches[informer] = None
+        if running and not stopping:
             self.informers.start()
+            with self._state_lock:
+                self._caches[informer] = None  # once started, because a new leader reads it
         return informer
 
     def lister(self, resource: Resource[T]) -> Lister[T]:
@@ -207,7 +220,11 @@ class Manager:
             if self._stopping:
                 raise AlreadyStopped("manager")
         group = self._leading if needs_leader else self._always
-        group.add(name or type(runnable).__name__.lower(), runnable)
+        name, held = name or type(runnable).__name__.lower(), _HELD.get()
+        if held is None:
+            group.add(name, runnable)
+        else:
+            held.append((group, name, runnable))
 
     def add_controller(self, controller: Controller) -> None:
         """Run a controller with the manager.
@@ -222,9 +239,36 @@ class Manager:
             if controller.name in self._names:
                 raise ConfigError("name", controller.name, "another controller has this name")
             self._names.add(controller.name)
-            if options.warm_up and options.needs_leader_election and not self._started:
+            if options.warm_up and options.needs_leader_election and not self._fills_caches:
                 self._warmed.append(controller)
         self.add(controller, needs_leader=options.needs_leader_election, name=controller.name)
+
+    def add_feature(
+        self, name: str, kinds: Sequence[Resource[Any]], add: Callable[[], None], *, hint: str = ""
+    ) -> None:
+        """Add a part that starts when the server serves its kinds (MG-21).
+
+        If the server serves the kinds when the manager starts, `add` is called before the caches
+        are filled. Otherwise the manager starts without the feature, logs one warning, and fails
+        the check `name` of `/readyz` until it has called `add`, which may be much later, on
+        another thread. What `add` adds then starts when the caches are current. An error of
+        `add` stops the manager.
+
+        Args:
+            name: The name of the feature, and of its check.
+            kinds: The kinds that the server must serve.
+            add: Adds informers, controllers and other runnables to this manager.
+            hint: What to do while kinds are missing, for the log; by default
+                `ManagerOptions.missing_kinds_hint`.
+
+        Raises:
+            AlreadyStarted: The manager runs already.
+            ConfigError: Another check of `/readyz` has this name.
+        """
+        feature = Feature(name, kinds, add, hint or self.options.missing_kinds_hint)
+        self.probes.readyz.add(name, feature.check)
+        with self._state_lock:
+            self._features.append(feature)
 
     def add_healthz_check(self, name: str, check: Callable[[], None]) -> None:
         """Add a check to `/healthz`; it must raise when the process is unhealthy."""
@@ -302,16 +346,49 @@ class Manager:
             hint=self.options.missing_kinds_hint,
             stop=self._stop,
         )
+        served = self._add_served_features()
         self.recorder.start(StopToken(clock=self.clock))
         self._set_caches_state("the caches are being filled")
+        with self._state_lock:
+            self._fills_caches = True
         self.informers.start()
         self.informers.wait_for_sync(self.options.cache_sync_timeout, self._stop)
         self._set_caches_state("")
+        for feature in served:
+            feature.report("")
         _log.info("caches_synced")
         self._stop.raise_if_set()
         self._always.start()
         self._warm_up()
         self._begin_leading()
+
+    def _add_served_features(self) -> list[Feature]:
+        """Add the features whose kinds are served, and let a thread wait for each other one."""
+        with self._state_lock:
+            features = list(self._features)
+        served = []
+        for feature in features:
+            if feature.is_served(self._unfenced, self._stop):
+                feature.add()
+                served.append(feature)
+            else:
+                self._always.add(f"feature-{feature.name}", _Late(partial(self._add_late, feature)))
+        return served
+
+    def _add_late(self, feature: Feature, stop: StopToken) -> None:
+        feature.wait(self._unfenced, stop)
+        feature.report("the caches are being filled")
+        held: list[tuple[RunnableGroup, str, Runnable]] = []
+        collecting = _HELD.set(held)
+        try:
+            feature.add()
+        finally:
+            _HELD.reset(collecting)
+        self._catch_up(stop)
+        for group, name, runnable in held:
+            group.add(name, runnable)
+        feature.report("")
+        _log.info("feature_started", feature=feature.name)
 
     def _warm_up(self) -> None:
         with self._state_lock:
@@ -456,3 +533,14 @@ class Manager:
     def _set_caches_state(self, state: str) -> None:
         with self._state_lock:
             self._caches_state = state
+
+
+class _Late:
+    """A runnable that adds a feature later."""
+
+    def __init__(self, add: Callable[[StopToken], None]) -> None:
+        self._add = add
+
+    def run(self, stop: StopToken) -> None:
+        with suppress(AlreadyStopped):  # the manager stops: nothing can be added
+            self._add(stop)

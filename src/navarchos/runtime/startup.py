@@ -1,17 +1,18 @@
 """What a manager waits for before its controllers run: served kinds and current caches."""
 
-from collections.abc import Callable, Iterable
+import threading
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Final
 
 from navarchos.client import Client, ClientError, Resource
 from navarchos.clock import Clock
-from navarchos.informers import SharedInformer
+from navarchos.informers import CacheError, SharedInformer
 from navarchos.logs import get_logger
 from navarchos.stopping import StopToken
 from navarchos.threads import ThreadGroup
 
-__all__ = ["catch_up", "wait_for_kinds"]
+__all__ = ["Feature", "catch_up", "wait_for_kinds"]
 
 _log = get_logger(__name__)
 
@@ -26,6 +27,7 @@ def wait_for_kinds(
     report: Callable[[str], None],
     hint: str,
     stop: StopToken,
+    **fields: str,
 ) -> None:
     """Return when the server serves every kind (OP-61, CT-18).
 
@@ -37,18 +39,89 @@ def wait_for_kinds(
         report: Called with a description of the missing kinds.
         hint: What the user can do about it, for the log.
         stop: Ends the wait.
+        fields: More fields of the log line.
 
     Raises:
         Stopped: `stop` was set first.
     """
     warned = ""
-    while problem := _missing(client, wanted()):
+    while problem := _problem(client, wanted()):
         report(problem)
         if problem != warned:
-            _log.warning("kinds_missing", error=problem, hint=hint)
+            _log.warning("kinds_missing", error=problem, hint=hint, **fields)
             warned = problem
         stop.wait(_RETRY_KINDS)
         stop.raise_if_set()
+
+
+class Feature:
+    """A part of a manager that starts when the server serves its kinds (MG-21).
+
+    Threads: safe from any thread.
+
+    Args:
+        name: For log lines; the name of a check of `/readyz`.
+        kinds: The kinds that must be served.
+        add: Adds informers and runnables to the manager. Called once.
+        hint: What the user can do while kinds are missing, for the log.
+    """
+
+    def __init__(
+        self, name: str, kinds: Sequence[Resource[Any]], add: Callable[[], None], hint: str
+    ) -> None:
+        self.name: Final = name
+        self.add: Final = add
+        self._kinds = tuple(kinds)
+        self._hint = hint
+        self._problem_lock = threading.Lock()
+        self._problem = "the manager has not started"  # guarded by _problem_lock
+
+    def is_served(self, client: Client, stop: StopToken) -> bool:
+        """Return whether the server serves the kinds; wait for a server that does not answer.
+
+        Raises:
+            Stopped: `stop` was set first.
+        """
+        warned = ""
+        while True:
+            try:
+                return not _missing(client, self._kinds)
+            except ClientError as error:
+                # Not the same as missing: objects of these kinds may exist.
+                problem = _unknown(error)
+            self.report(problem)
+            if problem != warned:
+                _log.warning("kinds_unknown", feature=self.name, error=problem)
+                warned = problem
+            stop.wait(_RETRY_KINDS)
+            stop.raise_if_set()
+
+    def wait(self, client: Client, stop: StopToken) -> None:
+        """Return when the server serves the kinds; log one warning.
+
+        Raises:
+            Stopped: `stop` was set first.
+        """
+        wait_for_kinds(
+            client,
+            lambda: self._kinds,
+            report=self.report,
+            hint=self._hint,
+            stop=stop,
+            feature=self.name,
+        )
+
+    def report(self, problem: str) -> None:
+        """Set why the feature is not ready; an empty text means that it is ready."""
+        with self._problem_lock:
+            self._problem = problem
+
+    def check(self) -> None:
+        """Raise `CacheError` while the feature is not ready."""
+        with self._problem_lock:
+            problem = self._problem
+        if problem:
+            raise CacheError(problem)
 
 
 def catch_up(
@@ -77,13 +150,21 @@ def catch_up(
     stop.raise_if_set()
 
 
-def _missing(client: Client, wanted: Iterable[Resource[Any]]) -> str:
-    by_name = {str(resource): resource for resource in wanted}
+def _problem(client: Client, wanted: Iterable[Resource[Any]]) -> str:
     try:
-        missing = [name for name, resource in by_name.items() if not client.has_kind(resource)]
+        missing = _missing(client, wanted)
     except ClientError as error:
-        return f"the kinds of the server cannot be listed: {error}"
+        return _unknown(error)
     return f"the server does not serve {', '.join(missing)}" if missing else ""
+
+
+def _missing(client: Client, wanted: Iterable[Resource[Any]]) -> list[str]:
+    by_name = {str(resource): resource for resource in wanted}
+    return [name for name, resource in by_name.items() if not client.has_kind(resource)]
+
+
+def _unknown(error: ClientError) -> str:
+    return f"the kinds of the server cannot be listed: {error}"
 
 
 def _wait(informer: SharedInformer[Any], timeout: float, stop: StopToken) -> None:
