@@ -11,13 +11,14 @@ import msgspec
 
 from navarchos import logs
 from navarchos._version import __version__
+from navarchos.cli.controllers import controllers_option
 from navarchos.cli.errors import CommandError
 from navarchos.cli.options import ADDRESS, DURATION, GO_BOOL
 from navarchos.client import Client, ClientSettings
 from navarchos.errors import ConfigError
 from navarchos.instrument import Instruments
 from navarchos.leaderelection import LeaseLost, LeaseTiming
-from navarchos.operator import setup
+from navarchos.operator.systems import System, add_systems, cached_kinds
 from navarchos.runtime import LeaderElectionOptions, Manager, ManagerOptions, MetricsSecurity
 from navarchos.stopping import StopToken
 from navarchos.threads import ThreadGroup
@@ -30,6 +31,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 class ManagerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The flags of `navarchos manager`, one field for each."""
 
+    systems: tuple[System, ...]
     leader_election: bool
     leader_election_id: str
     leader_election_namespace: str
@@ -72,6 +74,7 @@ def _go_bool(name: str, *, default: bool, about: str, hidden: bool = False) -> C
 
 
 @click.command()
+@controllers_option("The controllers to run.")
 @_go_bool("--leader-election", default=False, about="Act only while holding a Lease.")
 @click.option("--leader-election-id", default="", help="Name of the Lease.")
 @click.option(
@@ -192,7 +195,7 @@ def _go_bool(name: str, *, default: bool, about: str, hidden: bool = False) -> C
 @_go_bool("--logtostderr", default=True, about="", hidden=True)
 @click.version_option(__version__, message="navarchos %(version)s")
 def manager(**flags: Any) -> None:
-    """Run the controllers of rollouts, replacements and drains.
+    """Run the controllers of rollouts, replacements and drains, or those of --controllers.
 
     The flags published in 2019 keep their meaning.
     """
@@ -211,7 +214,7 @@ def manager(**flags: Any) -> None:
     ) as client:
         options = _manager_options(settings, client)
         process = Manager(client, options=options, instruments=instruments)
-        setup.add_operator(process, workers=settings.workers)
+        add_systems(process, settings.systems, workers=settings.workers)
         stop = _stdin_token() if settings.until_stdin_closes else None
         try:
             process.run(stop, install_signals=True)
@@ -227,7 +230,7 @@ def _manager_options(settings: ManagerSettings, client: Client) -> ManagerOption
         profiling_address=settings.profiling_addr,
         health_address=settings.health_addr,
         sync_period=settings.sync_period,
-        kinds=setup.KINDS,
+        kinds=cached_kinds(settings.systems),
         leader_election=_leader_election(settings, client) if settings.leader_election else None,
         missing_kinds_hint="install the CustomResourceDefinitions: kubectl create -f config/crds",
     )

@@ -1,52 +1,123 @@
 """Adds the operator's controllers to a manager."""
 
-from typing import Final
+import importlib
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final, assert_never, cast
 
-from navarchos.operator import drains, jobs, replacements, rollouts, taints
+from navarchos.client.rbac import PolicyRule
 from navarchos.operator.actions import Actions
 from navarchos.operator.cache_transforms import KINDS
 from navarchos.operator.clients import RBAC as INFORMER_RBAC
-from navarchos.operator.clients import operator_clients
+from navarchos.operator.clients import OperatorClients, operator_clients
 from navarchos.parallel import WorkerPool
 from navarchos.runtime import Manager
 
-__all__ = ["KINDS", "RBAC", "WORKERS", "add_operator"]
+if TYPE_CHECKING:
+    from navarchos.operator.taints import TaintDeclaration
+
+__all__ = ["ALL_PARTS", "KINDS", "WORKERS", "OperatorParts", "Part", "add_operator", "rbac"]
 
 WORKERS: Final = 4
 """The default number of drains that are reconciled concurrently."""
 
-RBAC: Final = (
-    *INFORMER_RBAC,
-    *rollouts.RBAC,
-    *replacements.RBAC,
-    *drains.RBAC,
-    *taints.RBAC,
-    *jobs.RBAC,
-)
-"""The operator's permissions in the whole cluster.
 
-Its manager also writes events and holds a Lease. Every client may list the API's kinds.
-"""
+class Part(StrEnum):
+    """A controller of the operator; the value is the name of its package."""
+
+    ROLLOUTS = "rollouts"
+    REPLACEMENTS = "replacements"
+    TAINTS = "taints"
+    DRAINS = "drains"
 
 
-def add_operator(manager: Manager, *, workers: int = WORKERS) -> None:
+ALL_PARTS: Final = frozenset(Part)
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorParts:
+    """What the operator shares with the other systems of its process.
+
+    Attributes:
+        manager: Runs all controllers.
+        clients: The cached clients of rollouts, replacements, drains and nodes.
+        write_pool: Runs writes of many objects concurrently.
+        actions: The actions of this process; a system registers its own.
+    """
+
+    manager: Manager
+    clients: OperatorClients
+    write_pool: WorkerPool
+    actions: Actions
+
+
+def add_operator(
+    manager: Manager,
+    *,
+    workers: int = WORKERS,
+    parts: Collection[Part] = ALL_PARTS,
+    further_taints: "Sequence[TaintDeclaration]" = (),
+) -> OperatorParts:
     """Add the operator to a manager that does not run yet.
 
     The manager then waits for the operator's kinds: while their CustomResourceDefinitions are
-    missing it logs that, is not ready, and tries again (OP-61).
+    missing it logs that, is not ready, and tries again (OP-61). It caches these kinds also
+    without the controllers, because every system counts the nodes in flight of all others.
 
     Args:
         manager: Gets the controllers and their informers. Its options must have `KINDS`, so
             that its caches leave out parts that the operator does not read.
         workers: The number of drains that are reconciled concurrently. Replacements always
             have one worker, because only one admission may run at a time.
+        parts: The controllers to add. The others are not imported.
+        further_taints: Taints of other systems that follow the replacements of a node.
     """
     clients = operator_clients(manager)
     write_pool = WorkerPool("write", clock=manager.clock)
     manager.add(write_pool, name="write-pool")
-    rollouts.add_to_manager(manager, clients, write_pool)
-    actions = Actions()
-    jobs.register(actions, manager)
-    replacements.add_to_manager(manager, clients, write_pool, actions)
-    taints.add_to_manager(manager, clients)
-    drains.add_to_manager(manager, workers=workers)
+    operator = OperatorParts(manager, clients, write_pool, Actions())
+    for part in Part:
+        if part in parts:
+            _add_part(part, operator, workers, further_taints)
+    return operator
+
+
+def _add_part(
+    part: Part, operator: OperatorParts, workers: int, further_taints: "Sequence[TaintDeclaration]"
+) -> None:
+    manager, clients = operator.manager, operator.clients
+    # Imported here, so that a manager imports only the controllers that it runs.
+    match part:
+        case Part.ROLLOUTS:
+            from navarchos.operator import rollouts
+
+            rollouts.add_to_manager(manager, clients, operator.write_pool)
+        case Part.REPLACEMENTS:
+            from navarchos.operator import jobs, replacements
+
+            jobs.register(operator.actions, manager)
+            replacements.add_to_manager(manager, clients, operator.write_pool, operator.actions)
+        case Part.TAINTS:
+            from navarchos.operator import taints
+
+            declared = (taints.TO_BE_REPLACED, *further_taints)
+            taints.add_to_manager(manager, clients, declared)
+        case Part.DRAINS:
+            from navarchos.operator import drains
+
+            drains.add_to_manager(manager, workers=workers)
+        case _:
+            assert_never(part)
+
+
+def rbac(parts: Collection[Part] = ALL_PARTS) -> tuple[PolicyRule, ...]:
+    """Return the permissions of these controllers and their caches, in the whole cluster.
+
+    The manager also writes events and holds a Lease. Every client may list the API's kinds.
+    """
+    names = [str(part) for part in Part if part in parts]
+    names += ["jobs"] if Part.REPLACEMENTS in parts else []
+    packages = [importlib.import_module(f"navarchos.operator.{name}") for name in names]
+    rules = [cast("tuple[PolicyRule, ...]", package.RBAC) for package in packages]
+    return (*INFORMER_RBAC, *(rule for each in rules for rule in each))

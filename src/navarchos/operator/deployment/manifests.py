@@ -12,7 +12,7 @@ from navarchos.client.rbac import PolicyRule
 from navarchos.crd import Manifest, to_yaml
 from navarchos.leaderelection import lease_rbac
 from navarchos.operator.deployment import settings
-from navarchos.operator.setup import RBAC
+from navarchos.operator.systems import ROLLOUTS, System, rbac_of
 from navarchos.runtime import ManagerOptions, token_reviewer
 from navarchos.runtime.rbac import Subject, role, role_binding
 
@@ -38,18 +38,23 @@ FILE_NAMES: Final[Mapping[str, str]] = {
     "PodDisruptionBudget": "poddisruptionbudget.yaml",
     "Deployment": "deployment.yaml",
 }
-"""The file of each kind."""
+"""The file of each kind; a kind of another system has a file with its name."""
+
+_DEFAULT: Final = (ROLLOUTS,)
 
 
-def manifests() -> list[Manifest]:
-    """Return all objects, each after the objects that it refers to.
+def manifests(systems: Sequence[System] = _DEFAULT) -> list[Manifest]:
+    """Return all objects for these systems, each after the objects that it refers to.
 
     They may be created in any order: a role can be bound before it exists, and the Deployment
-    creates its pods once their ServiceAccount exists.
+    creates its pods once their ServiceAccount exists. With the objects for fewer systems, the
+    same objects lose the permissions of the others.
     """
-    found = [service_account(), *roles(), *bindings(), disruption_budget(), deployment()]
-    order = list(FILE_NAMES)
-    return sorted(found, key=lambda manifest: order.index(str(manifest["kind"])))
+    found = [service_account(), *roles(systems), *bindings(systems), disruption_budget()]
+    found += [manifest for system in systems for manifest in system.manifests()]
+    order = {kind: number for number, kind in enumerate(FILE_NAMES)}
+    found.sort(key=lambda manifest: order.get(str(manifest["kind"]), len(order)))
+    return [*found, deployment(systems)]
 
 
 def to_files(found: Iterable[Manifest], *, header: str = "") -> dict[str, str]:
@@ -61,24 +66,26 @@ def to_files(found: Iterable[Manifest], *, header: str = "") -> dict[str, str]:
     """
     by_file: dict[str, list[Manifest]] = {}
     for manifest in found:
-        by_file.setdefault(FILE_NAMES[str(manifest["kind"])], []).append(manifest)
+        kind = str(manifest["kind"])
+        by_file.setdefault(FILE_NAMES.get(kind, f"{kind.lower()}.yaml"), []).append(manifest)
     return {name: to_yaml(each, header=header) for name, each in by_file.items()}
 
 
 _SUBJECT = Subject(settings.NAME, settings.NAMESPACE)
 
 
-def manager_rbac() -> dict[str, Sequence[PolicyRule]]:
+def manager_rbac(systems: Sequence[System] = _DEFAULT) -> dict[str, Sequence[PolicyRule]]:
     """Return all permissions of the manager by namespace; the key "" means all namespaces.
 
     The Lease is in one namespace, and events are in another. With these permissions in all
     namespaces the manager could take the leases of other leaders and write events for others.
     """
-    return {
-        "": RBAC,
+    own = {
         settings.EVENTS_NAMESPACE: events.RBAC,
         settings.NAMESPACE: lease_rbac(settings.LEASE),
     }
+    found = rbac_of(systems)
+    return {name: (*own.get(name, ()), *found.get(name, ())) for name in {"": (), **own, **found}}
 
 
 def service_account() -> Manifest:
@@ -94,19 +101,19 @@ def service_account() -> Manifest:
     }
 
 
-def roles() -> list[Manifest]:
+def roles(systems: Sequence[System] = _DEFAULT) -> list[Manifest]:
     """Return the ClusterRole, then the Roles by namespace."""
     return [
         role(settings.NAME, rules, namespace=namespace, labels=settings.LABELS)
-        for namespace, rules in manager_rbac().items()
+        for namespace, rules in manager_rbac(systems).items()
     ]
 
 
-def bindings() -> list[Manifest]:
+def bindings(systems: Sequence[System] = _DEFAULT) -> list[Manifest]:
     """Return the bindings of the manager's roles, in the order of `roles`."""
     return [
         role_binding(settings.NAME, _SUBJECT, namespace=namespace, labels=settings.LABELS)
-        for namespace in manager_rbac()
+        for namespace in manager_rbac(systems)
     ]
 
 
@@ -159,7 +166,7 @@ _TOLERATIONS: Final = (
 )
 
 
-def deployment() -> Manifest:
+def deployment(systems: Sequence[System] = _DEFAULT) -> Manifest:
     """Return the Deployment: one pod leads, the other is a follower with filled caches."""
     return {
         "apiVersion": "apps/v1",
@@ -181,7 +188,7 @@ def deployment() -> Manifest:
                         "prometheus.io/path": "/metrics",
                     },
                 },
-                "spec": _pod(),
+                "spec": _pod(systems),
             },
         },
     }
@@ -201,7 +208,7 @@ def disruption_budget() -> Manifest:
     }
 
 
-def _pod() -> dict[str, object]:
+def _pod(systems: Sequence[System]) -> dict[str, object]:
     grace = ManagerOptions().graceful_shutdown_timeout
     return {
         "serviceAccountName": settings.NAME,
@@ -217,7 +224,7 @@ def _pod() -> dict[str, object]:
         },
         "affinity": {"podAntiAffinity": _apart()},
         "tolerations": list(_TOLERATIONS),
-        "containers": [_container()],
+        "containers": [_container(systems)],
     }
 
 
@@ -234,13 +241,16 @@ def _apart() -> dict[str, object]:
     }
 
 
-def _container() -> dict[str, object]:
+def _container(systems: Sequence[System]) -> dict[str, object]:
+    # A system that waits for its kinds must not make the pods unready: the budget of the manager
+    # would then refuse the evictions of all its pods, and so the rollouts of their nodes.
+    excluded = "&".join(f"exclude={system.name}" for system in systems if system.add is not None)
     return {
         "name": "controller",
         "image": settings.IMAGE,
         # The image of a version never changes, and may have been loaded by hand.
         "imagePullPolicy": "IfNotPresent",
-        "args": list(_ARGUMENTS),
+        "args": [*_selected(systems), *_ARGUMENTS],
         "ports": [
             {"name": "metrics", "containerPort": settings.METRICS_PORT},
             {"name": "health", "containerPort": settings.HEALTH_PORT},
@@ -250,13 +260,19 @@ def _container() -> dict[str, object]:
         # an answer means that it does not work.
         "startupProbe": _probe("/healthz", period=2, failures=60),
         "livenessProbe": _probe("/healthz", period=20, failures=3),
-        "readinessProbe": _probe("/readyz", period=10, failures=3),
+        "readinessProbe": _probe(f"/readyz?{excluded}".rstrip("?"), period=10, failures=3),
         "securityContext": {
             "allowPrivilegeEscalation": False,
             "readOnlyRootFilesystem": True,
             "capabilities": {"drop": ["ALL"]},
         },
     }
+
+
+def _selected(systems: Sequence[System]) -> list[str]:
+    """Return the flag that selects these systems; none if they are the default."""
+    names = [system.name for system in systems]
+    return [] if names == [ROLLOUTS.name] else [f"--controllers={','.join(names)}"]
 
 
 def _probe(path: str, *, period: int, failures: int) -> dict[str, object]:
