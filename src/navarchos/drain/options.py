@@ -27,6 +27,9 @@ class DrainOptions(msgspec.Struct, frozen=True, kw_only=True):
             `None` means no limit.
         eviction_retry: Seconds until a refused eviction is retried, unless the response
             carries `Retry-After`.
+        evict: Evict pods at all; without this option only pods with a hook leave the node.
+        hook_annotation: The annotation of pods whose controller removes them itself; its value
+            is the name of a hook. Empty: no pod has a hook. kubectl has neither of the two.
     """
 
     force: bool = False
@@ -38,6 +41,8 @@ class DrainOptions(msgspec.Struct, frozen=True, kw_only=True):
     skip_wait_for_delete_timeout: float = 0.0
     timeout: float | None = None
     eviction_retry: float = 5.0
+    evict: bool = True
+    hook_annotation: str = ""
 
     def __post_init__(self) -> None:
         if self.grace_period_seconds < -1:

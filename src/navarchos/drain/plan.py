@@ -52,6 +52,8 @@ class PodReason(StrEnum):
     MIRROR = "MirrorPod"
     LOCAL_STORAGE = "LocalStorage"
     UNMANAGED = "UnmanagedPod"
+    LEAVES_BY_ITSELF = "LeavesByItself"
+    NOT_EVICTED = "NotEvicted"
 
 
 class PodFinding(msgspec.Struct, frozen=True):
@@ -90,9 +92,11 @@ class _PodFilters(msgspec.Struct, frozen=True):
         decision = _EVICT
         for apply in (
             self._selected,
+            self._not_evicted,
             self._terminating_too_long,
             self._daemon_set,
             self._mirror,
+            self._leaves_by_itself,
             self._terminating,
             self._local_storage,
             self._unmanaged,
@@ -114,6 +118,11 @@ class _PodFilters(msgspec.Struct, frozen=True):
         return PodFinding(
             PodAction.IGNORE, PodReason.NOT_SELECTED, "the pod selector does not match it"
         )
+
+    def _not_evicted(self, pod: Pod) -> PodFinding | None:
+        if self.options.evict or pod.metadata.annotations.get(self.options.hook_annotation):
+            return None
+        return PodFinding(PodAction.IGNORE, PodReason.NOT_EVICTED, "the drain evicts no pods")
 
     def _terminating_too_long(self, pod: Pod) -> PodFinding | None:
         limit = self.options.skip_wait_for_delete_timeout
@@ -160,6 +169,17 @@ class _PodFilters(msgspec.Struct, frozen=True):
             return None
         return PodFinding(
             PodAction.IGNORE, PodReason.MIRROR, "a static pod, which its kubelet runs from a file"
+        )
+
+    def _leaves_by_itself(self, pod: Pod) -> PodFinding | None:
+        hook = pod.metadata.annotations.get(self.options.hook_annotation)
+        # A finished pod serves no client, and its controller may keep it.
+        if not hook or pod.is_finished:
+            return None
+        return PodFinding(
+            PodAction.WAIT,
+            PodReason.LEAVES_BY_ITSELF,
+            f"its controller removes it after the hook {hook}",
         )
 
     def _terminating(self, pod: Pod) -> PodFinding | None:
@@ -223,7 +243,7 @@ class DrainPlan(msgspec.Struct, frozen=True):
 
     Attributes:
         evict: Pods that must be evicted.
-        wait: Pods that terminate.
+        wait: Pods that terminate, or that their controller removes.
         ignore: Pods that stay on the node.
         refuse: Pods that must leave and that the options do not allow to be evicted. If there
             is one before the first eviction, no pod may be evicted.

@@ -8,6 +8,7 @@ __all__ = [
     "CORDONED_BY_ANNOTATION",
     "DRAIN_COMPLETED_LABEL",
     "DRAIN_FINALIZER",
+    "DRAIN_HOOK_ANNOTATION",
     "FIELD_MANAGER",
     "MAX_LABEL_LENGTH",
     "MAX_NAME_LENGTH",
@@ -24,6 +25,9 @@ CORDONED_BY_ANNOTATION: Final = "navarchos.pusher.com/cordoned-by"
 
 DRAIN_FINALIZER: Final = "navarchos.pusher.com/drain"
 """On a NodeDrain: before it is deleted, its node may have to be uncordoned."""
+
+DRAIN_HOOK_ANNOTATION: Final = "navarchos.pusher.com/drain-hook"
+"""On a pod: the hook after which the pod's controller removes it. It is never evicted."""
 
 FIELD_MANAGER: Final = "navarchos-manager"
 """In `managedFields` of a node: the operator has set `spec.unschedulable`."""

@@ -70,6 +70,7 @@ class Reason(StrEnum):
     TIMEOUT = "Timeout"
     INVALID_SPEC = "InvalidSpec"
     PODS_CAME_LATE = "PodsCameLate"
+    CORDONED_ONLY = "CordonedOnly"
 
 
 class CordonReason(StrEnum):

@@ -170,6 +170,8 @@ class DrainObservation:
     @property
     def late_binding_wait(self) -> float:
         """Seconds until an empty node counts as drained."""
+        if not self.drain.spec.evicts:
+            return 0.0
         if self.cordoned_for is not None:
             return max(0.0, LATE_BINDING - self.cordoned_for)
         # The time of the update, not of the transition: the wait starts again if the node was
@@ -385,7 +387,7 @@ def _decide_active(
         return DrainDecision(report=Report.PENDING)
     match cordon.step:
         case CordonStep.NOTHING:
-            return _decide_pods(seen, settings)
+            return _decide_pods(seen, cordon, settings)
         case CordonStep.DROP_OWNERSHIP:
             return DrainDecision((DropOwnership(node),), Report.CORDON, _soon(seen))
         case CordonStep.CORDON if seen.status_wait > 0:
@@ -400,21 +402,34 @@ def _decide_active(
             assert_never(cordon.step)
 
 
-def _decide_pods(seen: DrainObservation, settings: DrainSettings) -> DrainDecision | Read:
-    if Read.PODS not in seen.reads:
-        return Read.PODS
+def _decide_pods(
+    seen: DrainObservation, cordon: CordonDecision, settings: DrainSettings
+) -> DrainDecision | Read:
+    if (read := _next_read_of_pods(seen)) is not None:
+        return read
+    if seen.plan is None:
+        return DrainDecision(requeue_after=_REQUEUE_UNSYNCED)
+    if not seen.drain.status.has_begun and seen.plan.refuse:
+        return _end(Report.PODS_REFUSED)
+    if seen.is_drained and (seen.drain.spec.evicts or cordon.in_force):
+        return _end(Report.DRAINED)
+    return _decide_evictions(seen, seen.plan, settings)
+
+
+def _next_read_of_pods(seen: DrainObservation) -> Read | None:
     has_begun = seen.drain.status.has_begun
     # The watch may be late. The first plan decides whether any pod is evicted at all, and an
     # empty one ends the drain.
-    if (not has_begun or seen.is_drained) and Read.LIVE_PODS not in seen.reads:
-        return Read.LIVE_PODS
-    if seen.plan is None:
-        return DrainDecision(requeue_after=_REQUEUE_UNSYNCED)
-    if not has_begun and seen.plan.refuse:
-        return _end(Report.PODS_REFUSED)
-    if seen.is_drained:
-        return _end(Report.DRAINED)
-    return _decide_evictions(seen, seen.plan, settings)
+    is_list_due = (not has_begun or seen.is_drained) and Read.LIVE_PODS not in seen.reads
+    if not has_begun and not seen.drain.spec.evicts:
+        # The list is enough, unless a pod with a hook must leave.
+        if is_list_due:
+            return Read.LIVE_PODS
+        if seen.is_drained:
+            return None
+    if Read.PODS not in seen.reads:
+        return Read.PODS
+    return Read.LIVE_PODS if is_list_due else None
 
 
 def _decide_evictions(
@@ -465,7 +480,7 @@ def _time_triggers(seen: DrainObservation, plan: DrainPlan, settings: DrainSetti
         delays.append(timeout - seen.elapsed)
     if seen.is_suspended and seen.drain.is_reported:
         delays.append(_REQUEUE_SUSPENDED)
-    if plan.is_drained:
+    if plan.is_drained and seen.late_binding_wait > 0:
         delays.append(seen.late_binding_wait)
     limits = [TERMINATING_TOO_LONG_AFTER, settings.options.skip_wait_for_delete_timeout]
     for planned in plan.wait:

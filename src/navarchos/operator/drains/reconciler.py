@@ -135,7 +135,9 @@ class DrainReconciler(Reconciler):
         remembered = self._memory.of(drain.metadata.name)
         clock, is_suspended = self._parts.clock, self._parts.is_suspended
         try:
-            settings: DrainSettings | ConfigError = DrainSettings.from_spec(drain.spec)
+            settings: DrainSettings | ConfigError = DrainSettings.from_spec(
+                drain.spec, evicts=drain.spec.evicts
+            )
         except ConfigError as error:
             settings = error
         return decisions.DrainObservation(

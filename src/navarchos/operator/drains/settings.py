@@ -7,6 +7,7 @@ from navarchos.client.selectors import Selector
 from navarchos.drain import DrainOptions
 from navarchos.operator.api import v1alpha1 as api
 from navarchos.operator.drains.batch import EscalationPolicy, ParsedStage
+from navarchos.operator.names import DRAIN_HOOK_ANNOTATION
 
 __all__ = ["DrainSettings", "parse_escalation"]
 
@@ -26,8 +27,12 @@ class DrainSettings:
     on_timeout: api.TimeoutPolicy
 
     @classmethod
-    def from_spec(cls, spec: api.DrainSpec) -> "DrainSettings":
+    def from_spec(cls, spec: api.DrainSpec, *, evicts: bool = True) -> "DrainSettings":
         """Parse a spec.
+
+        Args:
+            spec: The options of the drain.
+            evicts: Whether pods are evicted; otherwise the node is only cordoned.
 
         Raises:
             ConfigError: A value that the schema accepts is invalid, such as a selector.
@@ -44,6 +49,8 @@ class DrainSettings:
             skip_wait_for_delete_timeout=float(spec.skip_wait_for_delete_timeout_seconds),
             timeout=float(spec.timeout_seconds) or None,
             eviction_retry=float(spec.eviction_retry_seconds),
+            evict=evicts,
+            hook_annotation=DRAIN_HOOK_ANNOTATION,
         )
         return cls(options, escalation, spec.on_timeout)
 

@@ -83,6 +83,8 @@ def _with_work(
         return refused(status, plan, now=now)
     status = with_pods(status, plan, now=now)
     if report is Report.DRAINED:
+        if not seen.drain.spec.evicts:
+            return completed(status, Reason.CORDONED_ONLY, "spec.evict is false", now=now)
         message = f"{status.evicted} pods were evicted"
         return completed(status, Reason.NODE_DRAINED, message, now=now)
     explainer = BlockerExplainer(
@@ -392,7 +394,8 @@ def failed(
 def completed(
     status: api.NodeDrainStatus, reason: Reason, message: str, *, now: datetime
 ) -> api.NodeDrainStatus:
-    """Return the status of a drain that has completed."""
+    """Return the status of a drain that has completed. A node that is only cordoned has pods."""
+    is_empty = reason is not Reason.CORDONED_ONLY
     ended = replace(
         status,
         phase=api.DrainPhase.COMPLETED,
@@ -404,7 +407,7 @@ def completed(
         blockers=(),
     )
     return with_condition(
-        ended, ConditionType.NODE_DRAINED, is_true=True, reason=reason, message=message, now=now
+        ended, ConditionType.NODE_DRAINED, is_true=is_empty, reason=reason, message=message, now=now
     )
 
 

@@ -61,6 +61,19 @@ class NodeDrainSpec(common.DrainSpec, frozen=True, rename="camel", gc=False, kw_
         ),
     ] = True
     paused: Annotated[bool, Meta(description="No further pod is evicted.")] = False
+    evict: Annotated[
+        bool | None,
+        Meta(
+            description="If false, the node is prepared and cordoned, and no pod is evicted; the "
+            "drain is then Completed. Pods with the annotation navarchos.pusher.com/drain-hook "
+            "are waited for all the same."
+        ),
+    ] = None
+
+    @property
+    def evicts(self) -> bool:
+        """Whether the pods of the node are evicted."""
+        return self.evict is not False
 
 
 class Blocker(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
