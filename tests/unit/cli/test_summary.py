@@ -161,6 +161,7 @@ def test_the_json_has_the_documented_fields() -> None:
             "nodes",
             "completed",
             "failed",
+            "cancelled",
             "inFlight",
             "waiting",
             "blocked",

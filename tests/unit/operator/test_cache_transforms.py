@@ -72,7 +72,7 @@ def size(obj: object, seen: set[int] | None = None) -> int:
     return sys.getsizeof(obj) + sum(size(part, seen) for part in parts)
 
 
-@pytest.mark.parametrize("step", [Step.DONE, Step.FAILED])
+@pytest.mark.parametrize("step", [step for step in Step if step.is_finished])
 def test_the_memory_of_a_finished_replacement_does_not_depend_on_its_pods(
     make: Make, step: Step
 ) -> None:
@@ -95,9 +95,7 @@ def test_the_memory_of_a_stripped_drain_does_not_depend_on_its_pods() -> None:
     assert strip_drain(many).status.evicted == 300
 
 
-@pytest.mark.parametrize(
-    "step", [step for step in Step if step not in {Step.DONE, Step.FAILED}], ids=str
-)
+@pytest.mark.parametrize("step", [step for step in Step if not step.is_finished], ids=str)
 def test_a_replacement_in_flight_is_not_stripped(make: Make, step: Step) -> None:
     replacement = finished_replacement(make, 3, step)
     assert strip_replacement(replacement) is replacement

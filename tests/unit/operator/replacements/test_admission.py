@@ -715,7 +715,7 @@ def test_no_node_starts_below_the_highest_unfinished_priority(
     unfinished = [
         r.spec.replacement.priority
         for r in seen.replacements
-        if r.status.current not in {Step.DONE, Step.FAILED}
+        if not r.status.current.is_finished
         and not r.spec.paused
         and not (r.metadata.name.startswith("r1-") and seen.rollouts["uid-r1"].spec.paused)
     ]

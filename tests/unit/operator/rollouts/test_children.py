@@ -78,7 +78,7 @@ def test_a_child_in_flight_follows_nothing_but_pause(make: Make, step: Step) -> 
     assert child_patch(paused, NODE, child) == {"spec": {"paused": True}}
 
 
-@pytest.mark.parametrize("step", [Step.DONE, Step.FAILED])
+@pytest.mark.parametrize("step", [step for step in Step if step.is_finished])
 def test_a_finished_child_follows_nothing(make: Make, step: Step) -> None:
     child = created(make, make.rollout(nodes=("a",)), step=step)
     assert child_patch(make.rollout(nodes=("a",), paused=True), NODE, child) == {}

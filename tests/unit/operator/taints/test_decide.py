@@ -36,7 +36,7 @@ def replacement(make: Make, *, step: Step = Step.WAITING, wants: bool = True) ->
 
 @pytest.mark.parametrize("step", list(Step))
 def test_a_replacement_wants_it_until_it_is_finished(make: Make, step: Step) -> None:
-    assert wants_taint(replacement(make, step=step)) is (step not in {Step.DONE, Step.FAILED})
+    assert wants_taint(replacement(make, step=step)) is not step.is_finished
 
 
 def test_a_replacement_does_not_want_it_by_default(make: Make) -> None:
