@@ -11,6 +11,7 @@ from navarchos.operator.actions import Actions
 from navarchos.operator.cache_transforms import KINDS
 from navarchos.operator.clients import RBAC as INFORMER_RBAC
 from navarchos.operator.clients import OperatorClients, operator_clients
+from navarchos.operator.owners import Owners
 from navarchos.parallel import WorkerPool
 from navarchos.runtime import Manager
 
@@ -44,12 +45,14 @@ class OperatorParts:
         clients: The cached clients of rollouts, replacements, drains and nodes.
         write_pool: Runs writes of many objects concurrently.
         actions: The actions of this process; a system registers its own.
+        owners: The kinds, besides rollouts, that own replacements; a system registers its own.
     """
 
     manager: Manager
     clients: OperatorClients
     write_pool: WorkerPool
     actions: Actions
+    owners: Owners
 
 
 def add_operator(
@@ -76,7 +79,7 @@ def add_operator(
     clients = operator_clients(manager)
     write_pool = WorkerPool("write", clock=manager.clock)
     manager.add(write_pool, name="write-pool")
-    operator = OperatorParts(manager, clients, write_pool, Actions())
+    operator = OperatorParts(manager, clients, write_pool, Actions(), Owners())
     for part in Part:
         if part in parts:
             _add_part(part, operator, workers, further_taints)
@@ -97,7 +100,9 @@ def _add_part(
             from navarchos.operator import jobs, replacements
 
             jobs.register(operator.actions, manager)
-            replacements.add_to_manager(manager, clients, operator.write_pool, operator.actions)
+            replacements.add_to_manager(
+                manager, clients, operator.write_pool, operator.actions, operator.owners
+            )
         case Part.TAINTS:
             from navarchos.operator import taints
 
@@ -106,7 +111,7 @@ def _add_part(
         case Part.DRAINS:
             from navarchos.operator import drains
 
-            drains.add_to_manager(manager, workers=workers)
+            drains.add_to_manager(manager, workers=workers, owners=operator.owners)
         case _:
             assert_never(part)
 

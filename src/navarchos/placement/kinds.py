@@ -15,6 +15,7 @@ from navarchos.client.taints import Taint, Toleration
 __all__ = [
     "Affinity",
     "Container",
+    "LabelledNode",
     "NodeAffinity",
     "NodeSelector",
     "NodeSelectorTerm",
@@ -157,6 +158,15 @@ class _NodeSpec(Protocol):
 class _NodeStatus(Protocol):
     @property
     def allocatable(self) -> Mapping[str, str | int]: ...
+
+
+class LabelledNode(Protocol):
+    """The fields of a node that selectors of nodes compare."""
+
+    @property
+    def metadata(self) -> _NodeMetadata:
+        """Its name and labels."""
+        ...
 
 
 class SchedulableNode(Protocol):

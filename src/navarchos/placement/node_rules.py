@@ -15,6 +15,7 @@ from navarchos.placement import kinds
 from navarchos.quantities import parse_quantity
 
 __all__ = [
+    "DAEMON_TOLERATIONS",
     "NodeAffinityRule",
     "NodeSelectorRule",
     "ResourceAmounts",
@@ -32,6 +33,19 @@ ResourceAmounts = Mapping[str, int]
 
 _ONE_POD: Final = 1000
 _NAME_FIELD: Final = "metadata.name"
+DAEMON_TOLERATIONS: Final = tuple(
+    Toleration(f"node.kubernetes.io/{taint}", "Exists", effect=effect)
+    for taint, effect in (
+        ("not-ready", "NoExecute"),
+        ("unreachable", "NoExecute"),
+        ("disk-pressure", "NoSchedule"),
+        ("memory-pressure", "NoSchedule"),
+        ("pid-pressure", "NoSchedule"),
+        ("unschedulable", "NoSchedule"),
+    )
+)
+"""The tolerations that the DaemonSet controller adds to each pod."""
+
 _UNSCHEDULABLE: Final = Taint("node.kubernetes.io/unschedulable", effect="NoSchedule")
 
 _Term = tuple[tuple[Requirement, ...], tuple[Requirement, ...]]
@@ -79,7 +93,7 @@ class NodeSelectorRule:
                 if term.match_expressions or term.match_fields
             )
 
-    def matches(self, node: kinds.SchedulableNode) -> bool:
+    def matches(self, node: kinds.LabelledNode) -> bool:
         """Return whether the node matches one of the terms. No selector matches every node."""
         if self._terms is None:
             return True
@@ -111,7 +125,7 @@ class NodeAffinityRule:
         self._labels = node_selector
         self._selector = NodeSelectorRule(of_nodes.required if of_nodes is not None else None)
 
-    def why_not(self, node: kinds.SchedulableNode) -> str:
+    def why_not(self, node: kinds.LabelledNode) -> str:
         """Return why the pod cannot run on the node; an empty string if it can."""
         labels = node.metadata.labels
         if any(labels.get(key) != value for key, value in self._labels.items()):

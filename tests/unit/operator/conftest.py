@@ -37,6 +37,7 @@ from navarchos.operator.cache_transforms import KINDS
 from navarchos.operator.clients import operator_clients
 from navarchos.operator.names import DRAIN_FINALIZER
 from navarchos.operator.nodes import NODES, Node
+from navarchos.operator.owners import Owners
 from navarchos.operator.replacements.admission_loop import AdmissionInputs, AdmissionLoop
 from navarchos.operator.replacements.budgets import BudgetLookup
 from navarchos.operator.replacements.events import ReplacementEvents
@@ -250,6 +251,7 @@ class Operator:
         self.drain_controller = Client(config)
         self.recorder = FakeRecorder()
         self.instruments = Instruments()
+        self.owners = Owners()  # the kinds of other systems that own replacements
         self.recheck_after: float | None = None  # the last result of admission
         self.begin()
 
@@ -279,7 +281,7 @@ class Operator:
             lambda namespace: budgets.lister.list(namespace=namespace),
             self.clock,
         )
-        reader = ClusterReader(self.clients, pending.lister.list)
+        reader = ClusterReader(self.clients, pending.lister.list, self.owners)
         admission = AdmissionLoop(
             AdmissionInputs(reader.snapshot, budget_lookup),
             self.clients.replacements,
@@ -288,7 +290,7 @@ class Operator:
             write_pool,
             self.clock,
         )
-        pipeline = Pipeline(self.clients, events, self.clock)
+        pipeline = Pipeline(self.clients, events, self.clock, owners=self.owners)
         self.replacements = ReplacementReconciler(self.clients, admission, pipeline)
 
     def cached_client(self, resource: Resource[T]) -> CachedClient[T]:

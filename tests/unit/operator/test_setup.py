@@ -82,11 +82,17 @@ def client(server: ApiServer) -> Iterator[Client]:
 
 @contextmanager
 def operator_runs(
-    client: Client, clock: Clock = SYSTEM_CLOCK, *, sync_period: float | None = None
+    client: Client,
+    clock: Clock = SYSTEM_CLOCK,
+    *,
+    sync_period: float | None = None,
+    assemble: Callable[[setup.OperatorParts], None] | None = None,
 ) -> Iterator[Manager]:
     options = ManagerOptions(kinds=setup.KINDS, sync_period=sync_period)
     manager = Manager(client, options=options, clock=clock)
-    setup.add_operator(manager)
+    parts = setup.add_operator(manager)
+    if assemble is not None:
+        assemble(parts)
     stop = StopToken()
     threads = ThreadGroup("operator", stop=stop)
     threads.start("manager", lambda: manager.run(stop))

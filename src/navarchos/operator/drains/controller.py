@@ -22,6 +22,7 @@ from navarchos.operator.drains.pods import NodePods, PodWatches
 from navarchos.operator.drains.reconciler import DrainParts, DrainReconciler
 from navarchos.operator.names import CORDONED_BY_ANNOTATION
 from navarchos.operator.nodes import NODES, Node
+from navarchos.operator.owners import Owners, kind_of
 from navarchos.parallel import WorkerPool
 from navarchos.runtime import (
     Builder,
@@ -120,13 +121,16 @@ def build_reconciler(
     return DrainReconciler(parts), runtime
 
 
-def add_to_manager(manager: Manager, *, workers: int = 4) -> Controller:
+def add_to_manager(
+    manager: Manager, *, workers: int = 4, owners: Owners | None = None
+) -> Controller:
     """Add the drain controller to a manager.
 
     Args:
         manager: Runs the controller; its caches of drains, nodes, DaemonSets and budgets are
             used.
         workers: The number of drains that are reconciled at the same time.
+        owners: The kinds, besides rollouts, that own replacements.
     """
     caches = DrainCaches(
         manager.informer(api.NODE_DRAINS),
@@ -143,7 +147,9 @@ def add_to_manager(manager: Manager, *, workers: int = 4) -> Controller:
             recorder=manager.recorder,
             wake=lambda name: awake.send(Request("", name)),
             is_suspended=_suspension_check(
-                manager.informer(api.NODE_REPLACEMENTS), manager.informer(api.NODE_ROLLOUTS)
+                manager.informer(api.NODE_REPLACEMENTS),
+                manager.informer(api.NODE_ROLLOUTS),
+                owners or Owners(),
             ),
             instruments=manager.instruments,
             clock=manager.clock,
@@ -165,7 +171,9 @@ def add_to_manager(manager: Manager, *, workers: int = 4) -> Controller:
 
 
 def _suspension_check(
-    replacements: SharedInformer[api.NodeReplacement], rollouts: SharedInformer[api.NodeRollout]
+    replacements: SharedInformer[api.NodeReplacement],
+    rollouts: SharedInformer[api.NodeRollout],
+    owners: Owners,
 ) -> Callable[[api.NodeDrain], bool]:
     """Return a function that reports whether the objects above a drain suspend it."""
 
@@ -177,9 +185,13 @@ def _suspension_check(
         if replacement is None or replacement.spec.paused:
             return True
         rollout_key = controller_of(replacement.metadata)
-        if rollout_key is None:
+        if rollout_key is None or kind_of(rollout_key) not in owners.kinds:
             return False
-        rollout = rollouts.lister.find(rollout_key.name)
+        rollout = (
+            owners.view_of(replacement)
+            if owners.is_registered(replacement)
+            else rollouts.lister.find(rollout_key.name)
+        )
         if rollout is None or rollout.metadata.deletion_timestamp is not None:
             return True
         return rollout.spec.paused

@@ -10,7 +10,7 @@ from navarchos.meta import EPOCH
 from navarchos.operator.api import v1alpha1 as api
 from navarchos.operator.history import count_failures, halt_reason, node_gone
 from navarchos.operator.reasons import WaitReason
-from navarchos.operator.replacements.snapshot import ClusterSnapshot, PendingPod, rollout_uid
+from navarchos.operator.replacements.snapshot import ClusterSnapshot, PendingPod
 from navarchos.operator.replacements.stalled import StalledNodes, find_stalled
 
 __all__ = ["MAX_TIE_CANDIDATES", "Decisions", "admit", "admit_with_budgets"]
@@ -70,7 +70,7 @@ def admit(snapshot: ClusterSnapshot, now: datetime) -> Decisions:
     active: list[api.NodeReplacement] = []
     unfinished: list[int] = []
     for replacement in snapshot.replacements:
-        uid = rollout_uid(replacement)
+        uid = snapshot.owner_uid(replacement)
         if _is_excluded(replacement, uid, snapshot) or replacement.metadata.name in cancelled:
             continue
         reason = WaitReason.PAUSED if replacement.spec.paused else suspended.get(uid)
@@ -94,7 +94,7 @@ def admit(snapshot: ClusterSnapshot, now: datetime) -> Decisions:
     candidates.sort(key=lambda candidate: _sort_key(candidate, snapshot))
     stalled = find_stalled(snapshot, now, active)
     decisions = _Admitter(snapshot, now, waiting).run(candidates, stalled)
-    return replace(decisions, cancelled=tuple(cancelled)) if cancelled else decisions
+    return _with_owners(replace(decisions, cancelled=tuple(cancelled)), snapshot)
 
 
 def admit_with_budgets(
@@ -166,16 +166,36 @@ def _cancelled(snapshot: ClusterSnapshot) -> Mapping[str, None]:
         replacement.metadata.name: None
         for replacement in snapshot.replacements
         if replacement.status.current is api.Step.WAITING
-        and (replacement.spec.cancel or (rollouts and rollout_uid(replacement) in rollouts))
-        and not _is_excluded(replacement, rollout_uid(replacement), snapshot)
+        and (replacement.spec.cancel or (rollouts and snapshot.owner_uid(replacement) in rollouts))
+        and not _is_excluded(replacement, snapshot.owner_uid(replacement), snapshot)
     }
+
+
+def _with_owners(decisions: Decisions, snapshot: ClusterSnapshot) -> Decisions:
+    """Return decisions whose messages name the owner, where the reason speaks of a rollout."""
+    if not snapshot.other_owners:
+        return decisions
+    details = dict(decisions.details)
+    for replacement in snapshot.replacements:
+        name = replacement.metadata.name
+        owner = snapshot.other_owners.get(snapshot.owner_uid(replacement))
+        reason = decisions.waiting.get(name)
+        if owner is None or reason is None or name in details:
+            continue
+        if reason is WaitReason.ROLLOUT_PAUSED:
+            details[name] = f"{owner} is paused"
+        elif reason is WaitReason.ROLLOUT_HALTED:
+            details[name] = f"{owner} is halted after too many failures"
+        elif reason is WaitReason.ROLLOUT_NOT_READY:
+            details[name] = f"{owner} has not created all of its replacements yet"
+    return replace(decisions, details=details)
 
 
 def _suspended_rollouts(snapshot: ClusterSnapshot) -> dict[str, WaitReason]:
     """Return the rollouts of which no node may start, by uid, and why."""
     children: dict[str, list[api.NodeReplacement]] = {uid: [] for uid in snapshot.rollouts}
     for replacement in snapshot.replacements:
-        uid = rollout_uid(replacement)
+        uid = snapshot.owner_uid(replacement)
         if uid in children:
             children[uid].append(replacement)
     reasons = {uid: _rollout_reason(snapshot.rollouts[uid], children[uid]) for uid in children}
@@ -229,7 +249,7 @@ class _Admitter:
         }
         self._settled_at = max(map(_settled_at, snapshot.replacements), default=EPOCH)
         # Computed from all pods that were ever evicted, so only if there are Pending pods.
-        self._evicted = _evicted_owners(snapshot.replacements) if snapshot.pending else {}
+        self._evicted = _evicted_owners(snapshot) if snapshot.pending else {}
         self._budgets_in_use = {
             name for node in self._in_flight for name in snapshot.budgets.get(node, ())
         }
@@ -293,7 +313,7 @@ class _Admitter:
         self, candidate: api.NodeReplacement, first: api.NodeReplacement
     ) -> bool:
         """Return whether it differs from the first candidate by age and name only."""
-        if rollout_uid(candidate) != rollout_uid(first):
+        if self._snapshot.owner_uid(candidate) != self._snapshot.owner_uid(first):
             return False
         mine, theirs = _sort_key(candidate, self._snapshot), _sort_key(first, self._snapshot)
         if (mine.attempts, mine.topology) != (theirs.attempts, theirs.topology):
@@ -305,7 +325,7 @@ class _Admitter:
 
     def _is_blocked(self, candidate: api.NodeReplacement) -> bool:
         """Return whether a candidate may not start, and record why."""
-        name, uid = candidate.metadata.name, rollout_uid(candidate)
+        name, uid = candidate.metadata.name, self._snapshot.owner_uid(candidate)
         if candidate.spec.node_name in self._in_flight:
             self._waiting[name] = WaitReason.NODE_IN_FLIGHT
             return True
@@ -417,20 +437,20 @@ def _settled_at(replacement: api.NodeReplacement) -> datetime:
     return done_at + timedelta(seconds=replacement.spec.strategy.settle_seconds)
 
 
-def _evicted_owners(replacements: Sequence[api.NodeReplacement]) -> dict[str, datetime]:
+def _evicted_owners(snapshot: ClusterSnapshot) -> dict[str, datetime]:
     """Return the controllers whose pods unfinished rollouts evicted, and since when.
 
     A pod that was created before the first eviction is Pending for another reason.
     """
     active = {
-        rollout_uid(replacement)
-        for replacement in replacements
+        snapshot.owner_uid(replacement)
+        for replacement in snapshot.replacements
         if not replacement.status.current.is_finished
     }
     owners: dict[str, datetime] = {}
-    for replacement in replacements:
+    for replacement in snapshot.replacements:
         started_at = replacement.status.start_timestamp
-        if started_at is None or rollout_uid(replacement) not in active:
+        if started_at is None or snapshot.owner_uid(replacement) not in active:
             continue
         # API servers write creation times in whole seconds.
         since = started_at.replace(microsecond=0)

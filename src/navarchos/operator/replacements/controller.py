@@ -5,8 +5,9 @@ from collections.abc import Iterable
 from navarchos.drain import BUDGETS, PODS
 from navarchos.operator.actions import Actions
 from navarchos.operator.api import v1alpha1 as api
-from navarchos.operator.clients import NODE_INDEX, OperatorClients
+from navarchos.operator.clients import NODE_INDEX, OWNER_INDEX, OperatorClients
 from navarchos.operator.nodes import NODES, Node
+from navarchos.operator.owners import Owners
 from navarchos.operator.replacements import snapshot
 from navarchos.operator.replacements.admission_loop import AdmissionInputs, AdmissionLoop
 from navarchos.operator.replacements.budgets import BudgetLookup
@@ -16,14 +17,18 @@ from navarchos.operator.replacements.pipeline import Pipeline
 from navarchos.operator.replacements.reconciler import ADMISSION, ReplacementReconciler
 from navarchos.operator.replacements.stalled import is_on_hold, is_refused
 from navarchos.parallel import WorkerPool
-from navarchos.runtime import Builder, Controller, Manager, Request
+from navarchos.runtime import Builder, Channel, Controller, Manager, Request
 from navarchos.runtime.predicates import changed
 
 __all__ = ["add_to_manager"]
 
 
 def add_to_manager(
-    manager: Manager, clients: OperatorClients, worker_pool: WorkerPool, actions: Actions
+    manager: Manager,
+    clients: OperatorClients,
+    worker_pool: WorkerPool,
+    actions: Actions,
+    owners: Owners,
 ) -> Controller:
     """Add the controller of replacements, with its one worker, to a manager.
 
@@ -35,11 +40,19 @@ def add_to_manager(
         replacements = clients.replacements.by_index(NODE_INDEX, node.metadata.name)
         return (ADMISSION, *(Request("", each.metadata.name) for each in replacements))
 
+    awake = Channel()
+
+    def owner_changed(uid: str) -> None:
+        awake.send(ADMISSION)
+        for replacement in clients.replacements.by_index(OWNER_INDEX, uid):
+            awake.send(Request("", replacement.metadata.name))
+
+    owners.listen(owner_changed)
     events = ReplacementEvents(manager.recorder)
     pending = manager.informer(snapshot.PENDING_PODS, field_selector=snapshot.PENDING_SELECTOR)
     budgets = manager.informer(BUDGETS)
     inputs = AdmissionInputs(
-        snapshot.ClusterReader(clients, pending.lister.list).snapshot,
+        snapshot.ClusterReader(clients, pending.lister.list, owners).snapshot,
         BudgetLookup(
             manager.client.resource(PODS),
             lambda namespace: budgets.lister.list(namespace=namespace),
@@ -54,7 +67,7 @@ def add_to_manager(
         worker_pool,
         manager.clock,
     )
-    pipeline = Pipeline(clients, events, manager.clock, actions)
+    pipeline = Pipeline(clients, events, manager.clock, actions, owners)
     return (
         Builder(manager, "replacements", options=manager.options.controllers_with(workers=1))
         .for_(api.NODE_REPLACEMENTS)
@@ -70,6 +83,7 @@ def add_to_manager(
             when=changed(_is_terminating),
             field_selector=snapshot.PENDING_SELECTOR,
         )
+        .watches_channel(awake, "owners")
         .build(ReplacementReconciler(clients, admission, pipeline))
     )
 

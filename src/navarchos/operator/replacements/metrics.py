@@ -40,7 +40,11 @@ class ReplacementMetrics:
         for step in Step:
             self._nodes.labels(step).set(steps[step])
         self._publish_priorities(snapshot)
-        phases = Counter(r.status.phase or RolloutPhase.NEW for r in snapshot.rollouts.values())
+        phases = Counter(
+            rollout.status.phase or RolloutPhase.NEW
+            for uid, rollout in snapshot.rollouts.items()
+            if uid not in snapshot.other_owners
+        )
         for phase in RolloutPhase:
             self._rollouts.labels(phase).set(phases[phase])
         self._publish_progress(snapshot)
@@ -61,8 +65,9 @@ class ReplacementMetrics:
     def _publish_progress(self, snapshot: ClusterSnapshot) -> None:
         unfinished = [
             rollout.status
-            for rollout in snapshot.rollouts.values()
+            for uid, rollout in snapshot.rollouts.items()
             if rollout.status.phase is not RolloutPhase.COMPLETED
+            and uid not in snapshot.other_owners
         ]
         for state, count in (
             ("planned", sum(len(status.nodes) for status in unfinished)),

@@ -15,6 +15,7 @@ from navarchos.operator.cache_transforms import is_stripped
 from navarchos.operator.clients import OperatorClients
 from navarchos.operator.names import DRAIN_COMPLETED_LABEL
 from navarchos.operator.nodes import NODES, Node
+from navarchos.operator.owners import Owners
 from navarchos.operator.reasons import Reason
 from navarchos.operator.replacements import attempt_drain
 from navarchos.operator.replacements import status as statuses
@@ -60,8 +61,10 @@ class Pipeline:
         events: ReplacementEvents,
         clock: Clock,
         actions: Actions | None = None,
+        owners: Owners | None = None,
     ) -> None:
         self._clients = clients
+        self._owners = owners or Owners()
         self._events = events
         self._clock = clock
         self._actions = actions or Actions()
@@ -91,6 +94,10 @@ class Pipeline:
         if statuses.reset_requested(replacement):
             return self._save(replacement, statuses.reset_status(replacement, self._clock.now()))
         step = replacement.status.current
+        if self._owners.is_registered(replacement) and not step.is_finished:
+            paused = self._paused_by_owner(replacement)
+            if paused != replacement.spec.paused:
+                return self._clients.replacements.patch(replacement, {"spec": {"paused": paused}})
         if not step.in_flight:
             # Perhaps another process finished this node. A write that this process has deferred
             # is then out of date, and would be due again and again.
@@ -181,12 +188,20 @@ class Pipeline:
     def _is_abandoned(self, replacement: api.NodeReplacement) -> bool:
         """Return whether the rollout is deleted, so that the replacement soon is too (OP-07)."""
         owner = controller_of(replacement.metadata)
+        if self._owners.is_registered(replacement):
+            view = self._owners.view_of(replacement)
+            return view is None or view.metadata.deletion_timestamp is not None
         if owner is None or owner.kind != api.NODE_ROLLOUTS.kind:
             return False
         rollout = self._clients.rollouts.find(owner.name)
         if rollout is None or rollout.metadata.uid != owner.uid:
             return True
         return rollout.metadata.deletion_timestamp is not None
+
+    def _paused_by_owner(self, replacement: api.NodeReplacement) -> bool:
+        """Return whether the owner pauses it; as it is now, if the owner has been deleted."""
+        view = self._owners.view_of(replacement)
+        return replacement.spec.paused if view is None else view.spec.paused
 
     def _own_drain(self, replacement: api.NodeReplacement) -> api.NodeDrain | None:
         if not decisions.has_drain(replacement.spec):

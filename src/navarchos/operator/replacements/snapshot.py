@@ -16,6 +16,7 @@ from navarchos.meta import OwnerReference, ResourceVersion, controller_of
 from navarchos.operator.api.v1alpha1 import NodeDrain, NodeReplacement, NodeRollout, Step
 from navarchos.operator.clients import OperatorClients
 from navarchos.operator.nodes import Node
+from navarchos.operator.owners import ROLLOUT_KIND, OwnerKind, Owners, kind_of
 from navarchos.operator.replacements.attempt_drain import belongs_to, drain_name
 
 __all__ = [
@@ -76,7 +77,7 @@ class ClusterSnapshot:
 
     replacements: Sequence[NodeReplacement]
     rollouts: Mapping[str, NodeRollout] = field(default_factory=dict)
-    """By uid. A rollout that is not here has been deleted."""
+    """By uid, with the views of other owners. A rollout that is not here has been deleted."""
     nodes: Mapping[str, Node] = field(default_factory=dict)
     """By name."""
     orphaned: frozenset[str] = frozenset()
@@ -87,6 +88,18 @@ class ClusterSnapshot:
     pending: Sequence[PendingPod] = ()
     budgets: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """Budgets over the pods of some nodes, by node. The budgets of other nodes are unknown."""
+    other_owners: Mapping[str, str] = field(default_factory=dict)
+    """Those of `rollouts` that are views of other owners, by uid: kind and name, for users."""
+    owner_kinds: frozenset[OwnerKind] = frozenset({ROLLOUT_KIND})
+    """A replacement whose controller is of another kind counts as one that a user created."""
+
+    def owner_uid(self, replacement: NodeReplacement) -> str:
+        """Return the uid of the rollout, or other owner, of a replacement.
+
+        Empty if a user created it.
+        """
+        owner = controller_of(replacement.metadata)
+        return owner.uid if owner is not None and kind_of(owner) in self.owner_kinds else ""
 
 
 class ClusterReader:
@@ -96,19 +109,26 @@ class ClusterReader:
     """
 
     def __init__(
-        self, clients: OperatorClients, pending: Callable[[], Iterable[CachedPod]]
+        self,
+        clients: OperatorClients,
+        pending: Callable[[], Iterable[CachedPod]],
+        owners: Owners | None = None,
     ) -> None:
         self._clients = clients
         self._pending = pending
+        self._owners = owners or Owners()
 
     def snapshot(self) -> ClusterSnapshot:
         """Return the objects as the caches have them now."""
         replacements = self._clients.replacements.list()
         uids = {replacement.metadata.uid for replacement in replacements}
         nodes = {node.metadata.name: node for node in self._clients.nodes.list()}
+        views = self._owners.views()
         return ClusterSnapshot(
             replacements=replacements,
-            rollouts={r.metadata.uid: r for r in self._clients.rollouts.list()},
+            rollouts={**{r.metadata.uid: r for r in self._clients.rollouts.list()}, **views},
+            other_owners=_names_of_owners(replacements, views) if views else {},
+            owner_kinds=self._owners.kinds,
             nodes=nodes,
             orphaned=frozenset(
                 drain.spec.node_name
@@ -130,6 +150,15 @@ class ClusterReader:
     def _drain_of(self, replacement: NodeReplacement) -> NodeDrain | None:
         drain = self._clients.drains.find(drain_name(replacement))
         return drain if drain is not None and belongs_to(drain, replacement) else None
+
+
+def _names_of_owners(
+    replacements: Iterable[NodeReplacement], views: Mapping[str, NodeRollout]
+) -> Mapping[str, str]:
+    """Return kind and name of the owners that are not rollouts, by uid."""
+    found = (controller_of(replacement.metadata) for replacement in replacements)
+    owners = {owner.uid: f"{owner.kind} {owner.name}" for owner in found if owner is not None}
+    return {uid: owners.get(uid, view.metadata.name) for uid, view in views.items()}
 
 
 def rollout_uid(replacement: NodeReplacement) -> str:

@@ -15,7 +15,7 @@ from navarchos.meta import EPOCH
 from navarchos.operator.api.v1alpha1 import DrainPhase, NodeDrain, NodeReplacement, NodeRollout
 from navarchos.operator.history import count_failures, drain_spans, max_failures, mean_duration
 from navarchos.operator.reasons import ConditionType, Reason
-from navarchos.operator.replacements.snapshot import ClusterSnapshot, rollout_uid
+from navarchos.operator.replacements.snapshot import ClusterSnapshot
 from navarchos.runtime.conditions import find_condition
 
 __all__ = ["MIN_STALL_TIME", "StalledNodes", "find_stalled", "is_on_hold", "is_refused"]
@@ -73,14 +73,14 @@ def find_stalled(
         if drain is None or not replacement.status.occupies_slot:
             continue
         if is_on_hold(drain) or is_refused(drain):
-            candidates.setdefault(rollout_uid(replacement), []).append(replacement)
+            candidates.setdefault(snapshot.owner_uid(replacement), []).append(replacement)
     names: list[str] = []
     recheck: list[datetime] = []
     for uid, found in candidates.items():
         rollout = snapshot.rollouts.get(uid)
         if rollout is None:
             continue
-        children = [r for r in snapshot.replacements if rollout_uid(r) == uid]
+        children = [r for r in snapshot.replacements if snapshot.owner_uid(r) == uid]
         allowed = _allowed(rollout, children)  # mutant: any-number-of-nodes-stalled
         if allowed <= 0:
             continue

@@ -26,7 +26,8 @@ def add_to_manager(
         owner = controller_of(drain.metadata)
         replacement = clients.replacements.find(owner.name) if owner is not None else None
         rollout = controller_of(replacement.metadata) if replacement is not None else None
-        return (Request("", rollout.name),) if rollout is not None else ()
+        is_rollout = rollout is not None and rollout.kind == api.NODE_ROLLOUTS.kind
+        return (Request("", rollout.name),) if rollout is not None and is_rollout else ()
 
     events = RolloutEvents(manager.recorder)
     return (

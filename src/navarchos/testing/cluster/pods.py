@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any, Final, NamedTuple
 
 from navarchos.meta import format_time
+from navarchos.placement import node_rules
 from navarchos.placement.kinds import Container
 from navarchos.testing.cluster.kinds import Pod, Template
 
@@ -29,17 +30,10 @@ JsonObject = dict[str, Any]
 _STATIC_APP: Final = "kube-proxy"
 
 DAEMON_TOLERATIONS: Final[tuple[Mapping[str, str], ...]] = tuple(
-    {"key": f"node.kubernetes.io/{taint}", "operator": "Exists", "effect": effect}
-    for taint, effect in (
-        ("not-ready", "NoExecute"),
-        ("unreachable", "NoExecute"),
-        ("disk-pressure", "NoSchedule"),
-        ("memory-pressure", "NoSchedule"),
-        ("pid-pressure", "NoSchedule"),
-        ("unschedulable", "NoSchedule"),
-    )
+    {"key": each.key, "operator": each.operator, "effect": each.effect}
+    for each in node_rules.DAEMON_TOLERATIONS
 )
-"""The tolerations that the DaemonSet controller adds to each pod."""
+"""The tolerations that the DaemonSet controller adds to each pod, as a manifest has them."""
 
 
 class Owner(NamedTuple):
