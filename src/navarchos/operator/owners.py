@@ -1,6 +1,6 @@
 """Owners of replacements, of any kind, and how they pause and cancel their replacements (NP-22).
 
-A NodeRollout owns its replacements. A controller that creates replacements of its own registers
+A NodeRollout owns its replacements. A controller that creates replacements registers
 the kind of their owner here, with a function that shows each owner as a rollout. Admission then
 treats the replacements as those of a rollout: priorities, limits, failures and wait reasons.
 """
@@ -28,7 +28,8 @@ ROLLOUT_KIND: Final = OwnerKind(api.GROUP, api.NODE_ROLLOUTS.kind)
 
 def kind_of(owner: OwnerReference) -> OwnerKind:
     """Return the kind to which an owner reference points."""
-    return OwnerKind(owner.api_version.partition("/")[0], owner.kind)
+    # The version of the core group is `v1`, without a group.
+    return OwnerKind(owner.api_version.rpartition("/")[0], owner.kind)
 
 
 def owner_view(

@@ -65,6 +65,8 @@ def snapshot(make: Make, *replacements: NodeReplacement, views: Any) -> ClusterS
 def test_a_version_of_a_group_does_not_matter() -> None:
     reference = OwnerReference(api_version="example.com/v2", kind="Version", name="v1", uid="u")
     assert kind_of(reference) == KIND
+    core = OwnerReference(api_version="v1", kind="Namespace", name="v1", uid="u")
+    assert kind_of(core) == OwnerKind("", "Namespace")
 
 
 @pytest.mark.parametrize("resource", [VERSIONS, NODE_ROLLOUTS])

@@ -29,7 +29,7 @@ __all__ = [
 class ReplacementPhase(StrEnum):
     """The published summary of a step. The first three are as in 2019.
 
-    `Cancelled` is a phase of its own, because users and tools terminate the machine of a
+    `Cancelled` is a separate phase, because users and tools terminate the machine of a
     replacement that is Completed, and count those that Failed.
     """
 
