@@ -5,6 +5,7 @@ from typing import Final
 
 __all__ = [
     "ACTION_LABEL",
+    "ACTION_LABELS",
     "CORDONED_BY_ANNOTATION",
     "DRAIN_COMPLETED_LABEL",
     "DRAIN_FINALIZER",
@@ -40,6 +41,9 @@ TO_BE_REPLACED_TAINT: Final = "navarchos.pusher.com/to-be-replaced"
 
 ACTION_LABEL: Final = "navarchos.pusher.com/action"
 """On a Job of an action, and on its pods: the uid of the replacement."""
+
+ACTION_LABELS: Final = (ACTION_LABEL, "upgrade.cattle.io/controller")
+"""The labels of pods that change a node. A drain of a node with an action does not evict them."""
 
 MAX_LABEL_LENGTH: Final = 63
 """The longest value of a label, and the longest name of a Job."""

@@ -99,6 +99,8 @@ class WaitReason(StrEnum):
     ROLLOUT_HALTED = "RolloutHalted"
     ROLLOUT_NOT_READY = "RolloutNotReady"
     INVALID_STRATEGY = "InvalidStrategy"
+    ACTION_UNAVAILABLE = "ActionUnavailable"
+    PREPARING = "Preparing"
 
     @property
     def message(self) -> str:
@@ -132,6 +134,8 @@ class WaitReason(StrEnum):
                 | WaitReason.ROLLOUT_PAUSED
                 | WaitReason.ROLLOUT_HALTED
                 | WaitReason.INVALID_STRATEGY
+                | WaitReason.ACTION_UNAVAILABLE
+                | WaitReason.PREPARING
             ):
                 return 0.0
             case _:
@@ -154,6 +158,8 @@ _MESSAGES: Final[Mapping[WaitReason, str]] = {
     WaitReason.ROLLOUT_HALTED: "the rollout is halted after too many failures; raise "
     "strategy.maxFailures or resume the rollout",
     WaitReason.ROLLOUT_NOT_READY: "the rollout has not created all of its replacements yet",
+    WaitReason.ACTION_UNAVAILABLE: "no running controller carries out the action",
+    WaitReason.PREPARING: "the action prepares the node",
     WaitReason.INVALID_STRATEGY: "strategy.maxConcurrent is neither a number nor a percentage",
 }
 

@@ -16,12 +16,14 @@ from navarchos.drain import BUDGETS, PODS
 from navarchos.informers import FactoryOptions, InformerFactory, SharedInformer
 from navarchos.instrument import Instruments
 from navarchos.meta import Object, ObjectMeta, OwnerReference, ResourceVersion, format_time
+from navarchos.operator.actions import Actions
 from navarchos.operator.api.v1alpha1 import (
     GROUP,
     NODE_DRAINS,
     NODE_REPLACEMENTS,
     NODE_ROLLOUTS,
     VERSION,
+    ActionKind,
     AttemptFailure,
     DrainPhase,
     NodeDrain,
@@ -35,6 +37,7 @@ from navarchos.operator.api.v1alpha1 import (
 from navarchos.operator.api.v1alpha1.definitions import manifests
 from navarchos.operator.cache_transforms import KINDS
 from navarchos.operator.clients import operator_clients
+from navarchos.operator.jobs import JobActions, JobCaches
 from navarchos.operator.names import DRAIN_FINALIZER
 from navarchos.operator.nodes import NODES, Node
 from navarchos.operator.owners import Owners
@@ -43,6 +46,7 @@ from navarchos.operator.replacements.budgets import BudgetLookup
 from navarchos.operator.replacements.events import ReplacementEvents
 from navarchos.operator.replacements.metrics import ReplacementMetrics
 from navarchos.operator.replacements.pipeline import Pipeline
+from navarchos.operator.replacements.preparation import NodePreparation
 from navarchos.operator.replacements.reconciler import ADMISSION, ReplacementReconciler
 from navarchos.operator.replacements.snapshot import PENDING_PODS, PENDING_SELECTOR, ClusterReader
 from navarchos.operator.rollouts.events import RolloutEvents
@@ -272,6 +276,10 @@ class Operator:
             budgets,
         ]
         events = ReplacementEvents(self.recorder)
+        self.actions = Actions()
+        self.job_caches = JobCaches(self.client, self.factory, self.actions.notify)
+        jobs = JobActions(self.job_caches)
+        self.actions.register(ActionKind.JOB, jobs, observe=jobs.observe)
         write_pool = WorkerPool("write", clock=self.clock)
         self.rollouts = RolloutReconciler(
             self.clients, RolloutEvents(self.recorder), write_pool, self.clock
@@ -283,14 +291,14 @@ class Operator:
         )
         reader = ClusterReader(self.clients, pending.lister.list, self.owners)
         admission = AdmissionLoop(
-            AdmissionInputs(reader.snapshot, budget_lookup),
+            AdmissionInputs(reader.snapshot, budget_lookup, NodePreparation(self.actions)),
             self.clients.replacements,
             events,
             ReplacementMetrics(self.instruments),
             write_pool,
             self.clock,
         )
-        pipeline = Pipeline(self.clients, events, self.clock, owners=self.owners)
+        pipeline = Pipeline(self.clients, events, self.clock, self.actions, owners=self.owners)
         self.replacements = ReplacementReconciler(self.clients, admission, pipeline)
 
     def cached_client(self, resource: Resource[T]) -> CachedClient[T]:
@@ -309,7 +317,8 @@ class Operator:
 
     def see(self) -> None:
         """Wait until the caches contain all writes of the test."""
-        for informer in self.informers:
+        jobs = [self.job_caches.of(name).informer for name in self.job_caches.namespaces]
+        for informer in (*self.informers, *jobs):
             assert informer.catch_up(NO_TIME)
 
     def settle(self) -> None:

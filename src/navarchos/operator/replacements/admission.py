@@ -1,6 +1,7 @@
 """Admission: decides which nodes may start now. One pure function of the objects (OP-21)."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Final, NamedTuple, assert_never
@@ -13,7 +14,14 @@ from navarchos.operator.reasons import WaitReason
 from navarchos.operator.replacements.snapshot import ClusterSnapshot, PendingPod
 from navarchos.operator.replacements.stalled import StalledNodes, find_stalled
 
-__all__ = ["MAX_TIE_CANDIDATES", "Decisions", "admit", "admit_with_budgets"]
+__all__ = [
+    "MAX_TIE_CANDIDATES",
+    "Decisions",
+    "PreparationTurn",
+    "admit",
+    "admit_with_budgets",
+    "to_prepare",
+]
 
 MAX_TIE_CANDIDATES: Final = 8
 """The largest number of nodes that are compared by their budgets when one of them may start."""
@@ -73,8 +81,8 @@ def admit(snapshot: ClusterSnapshot, now: datetime) -> Decisions:
         uid = snapshot.owner_uid(replacement)
         if _is_excluded(replacement, uid, snapshot) or replacement.metadata.name in cancelled:
             continue
-        reason = WaitReason.PAUSED if replacement.spec.paused else suspended.get(uid)
-        if reason is None or reason is WaitReason.ROLLOUT_NOT_READY:
+        reason = _reason_of_its_own(replacement, suspended.get(uid), snapshot)
+        if reason in {None, WaitReason.ROLLOUT_NOT_READY, WaitReason.QUEUED}:
             unfinished.append(replacement.spec.replacement.priority)
         if replacement.status.current is not api.Step.WAITING:
             if reason is None:
@@ -94,7 +102,80 @@ def admit(snapshot: ClusterSnapshot, now: datetime) -> Decisions:
     candidates.sort(key=lambda candidate: _sort_key(candidate, snapshot))
     stalled = find_stalled(snapshot, now, active)
     decisions = _Admitter(snapshot, now, waiting).run(candidates, stalled)
-    return _with_owners(replace(decisions, cancelled=tuple(cancelled)), snapshot)
+    decisions = _complete(decisions, cancelled, snapshot)
+    return _with_owners(decisions, snapshot)
+
+
+def _complete(
+    decisions: Decisions, cancelled: Iterable[str], snapshot: ClusterSnapshot
+) -> Decisions:
+    """Add what does not depend on other nodes: cancelled nodes, and messages of actions."""
+    messages = {
+        name: hold.message
+        for name, hold in snapshot.holds.items()
+        if hold.message and decisions.waiting.get(name) is hold.reason
+    }
+    details = {**decisions.details, **messages} if messages else decisions.details
+    return replace(decisions, cancelled=tuple(cancelled), details=details)
+
+
+def _reason_of_its_own(
+    replacement: api.NodeReplacement, suspended: WaitReason | None, snapshot: ClusterSnapshot
+) -> WaitReason | None:
+    """Return why a node may not start whatever the other nodes do."""
+    if replacement.spec.paused:
+        return WaitReason.PAUSED
+    hold = snapshot.holds.get(replacement.metadata.name)
+    return hold.reason if suspended is None and hold is not None else suspended
+
+
+@dataclass(frozen=True, slots=True)
+class PreparationTurn:
+    """The waiting replacements whose action prepares their node (UP-55)."""
+
+    now: tuple[api.NodeReplacement, ...] = ()
+    """In their order; of each rollout at most `maxConcurrent`."""
+    later: tuple[str, ...] = ()
+    """Names of the others."""
+
+
+def to_prepare(snapshot: ClusterSnapshot, kinds: Collection[api.ActionKind]) -> PreparationTurn:
+    """Decide which nodes may be prepared now, whatever their priority.
+
+    Nodes that are being prepared stay in their turn, so that no more than `maxConcurrent` nodes
+    of a rollout have been prepared and not started.
+    """
+    suspended = _suspended_rollouts(snapshot)
+    cancelled = _cancelled(snapshot)
+    waiting = [
+        replacement
+        for replacement in snapshot.replacements
+        if replacement.status.current is api.Step.WAITING
+        and replacement.spec.action is not None
+        and replacement.spec.action.kind in kinds
+        and replacement.spec.node_uid
+        and not replacement.spec.paused
+        and snapshot.owner_uid(replacement) not in suspended
+        and replacement.metadata.name not in cancelled
+        and not _is_excluded(replacement, snapshot.owner_uid(replacement), snapshot)
+    ]
+    waiting.sort(key=lambda each: (not _is_preparing(each), _sort_key(each, snapshot)))
+    now: list[api.NodeReplacement] = []
+    later: list[str] = []
+    taken: Counter[str] = Counter()
+    for replacement in waiting:
+        uid = snapshot.owner_uid(replacement)
+        if taken[uid] < (_limit(replacement) or 0):  # mutant: every-node-prepared-at-once
+            taken[uid] += 1
+            now.append(replacement)
+        else:
+            later.append(replacement.metadata.name)
+    return PreparationTurn(tuple(now), tuple(later))
+
+
+def _is_preparing(replacement: api.NodeReplacement) -> bool:
+    step = replacement.status.step
+    return step is not None and step.reason == WaitReason.PREPARING
 
 
 def admit_with_budgets(

@@ -1,7 +1,7 @@
 """Runs admission: observes the cluster, decides, and writes its decisions, on one thread."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import msgspec
@@ -9,6 +9,7 @@ import msgspec
 from navarchos.client.rbac import PolicyRule
 from navarchos.clock import Clock
 from navarchos.logs import get_logger
+from navarchos.operator.actions import Actions
 from navarchos.operator.api import v1alpha1 as api
 from navarchos.operator.reasons import Reason, WaitReason
 from navarchos.operator.replacements import status as statuses
@@ -16,6 +17,7 @@ from navarchos.operator.replacements.admission import Decisions, admit_with_budg
 from navarchos.operator.replacements.budgets import BudgetLookup
 from navarchos.operator.replacements.events import ReplacementEvents
 from navarchos.operator.replacements.metrics import ReplacementMetrics
+from navarchos.operator.replacements.preparation import NodePreparation
 from navarchos.operator.replacements.snapshot import ClusterSnapshot
 from navarchos.operator.throttle import ScanThrottle, delay_factor
 from navarchos.parallel import WorkerPool
@@ -53,6 +55,7 @@ class AdmissionInputs:
 
     snapshot: Callable[[], ClusterSnapshot]
     budgets: BudgetLookup
+    preparation: NodePreparation = field(default_factory=lambda: NodePreparation(Actions()))
 
 
 class AdmissionLoop:
@@ -105,6 +108,9 @@ class AdmissionLoop:
         snapshot = self._inputs.snapshot()
         self._throttle.record(_ALL, len(snapshot.replacements))
         self._metrics.publish(snapshot)
+        prepared = self._inputs.preparation.run(snapshot)
+        if prepared.holds:
+            snapshot = replace(snapshot, holds=prepared.holds)
         decisions = admit_with_budgets(snapshot, self._clock.now(), self._inputs.budgets)
         by_name = {replacement.metadata.name: replacement for replacement in snapshot.replacements}
         self._is_outdated = False
@@ -113,7 +119,10 @@ class AdmissionLoop:
             if self._is_outdated:
                 return _OUTDATED_PAUSE  # the decisions on the other nodes are outdated too
         for name in decisions.expired:
-            self._expire(by_name[name])
+            message = WaitReason.PENDING_PODS.message
+            self._fail(by_name[name], Reason.PENDING_PODS_TIMEOUT, message)
+        for name, failure in prepared.failed.items():
+            self._fail(by_name[name], failure.reason, failure.message)
         for name in decisions.stalled:
             self._release_slot(by_name[name])
         cancels_after = self._cancel(by_name, decisions.cancelled)
@@ -145,11 +154,10 @@ class AdmissionLoop:
         if saved is not None:
             self._events.moved(replacement, saved)
 
-    def _expire(self, replacement: api.NodeReplacement) -> None:
+    def _fail(self, replacement: api.NodeReplacement, reason: str, message: str) -> None:
+        """Record that an attempt has failed before it started."""
         now = self._clock.now()
-        failed = statuses.failed_attempt_status(
-            replacement, Reason.PENDING_PODS_TIMEOUT, WaitReason.PENDING_PODS.message, now
-        )
+        failed = statuses.failed_attempt_status(replacement, reason, message, now)
         # Nothing must be undone: the node never had a slot or a drain.
         with_failure = msgspec.structs.replace(replacement, status=failed)
         saved = self._write((replacement, statuses.released_status(with_failure, now)))

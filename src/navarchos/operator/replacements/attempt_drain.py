@@ -3,9 +3,10 @@
 import msgspec
 
 from navarchos.client.owners import owner_reference
+from navarchos.client.selectors import LabelSelectorRequirement, LabelSelectorSpec
 from navarchos.meta import controller_of
 from navarchos.operator.api import v1alpha1 as api
-from navarchos.operator.names import DRAIN_FINALIZER, child_name
+from navarchos.operator.names import ACTION_LABELS, DRAIN_FINALIZER, child_name
 from navarchos.operator.reasons import ConditionType
 from navarchos.runtime.conditions import is_true
 from navarchos.structs import without_nulls
@@ -14,6 +15,7 @@ __all__ = [
     "belongs_to",
     "drain_manifest",
     "drain_name",
+    "drain_spec",
     "earlier_drain_names",
     "evicts",
     "is_cordoned",
@@ -52,7 +54,7 @@ def drain_manifest(replacement: api.NodeReplacement) -> dict[str, object]:
     It has its finalizer from the start, which saves the request that would add it.
     """
     owner = owner_reference(replacement, api.NODE_REPLACEMENTS, controller=True)
-    spec = msgspec.to_builtins(replacement.spec.drain) | {
+    spec = msgspec.to_builtins(drain_spec(replacement.spec)) | {
         "nodeName": replacement.spec.node_name,
         "nodeUID": replacement.spec.node_uid,
         "uncordonOnDelete": True,
@@ -66,6 +68,21 @@ def drain_manifest(replacement: api.NodeReplacement) -> dict[str, object]:
         },
         "spec": without_nulls(spec),
     }
+
+
+def drain_spec(spec: api.NodeReplacementSpec) -> api.DrainSpec:
+    """Return how the node is drained: pods of actions are never evicted (UP-71)."""
+    drain = spec.drain
+    if spec.action is None:
+        return drain
+    selector = drain.pod_selector or LabelSelectorSpec()
+    kept = tuple(
+        LabelSelectorRequirement(key=key, operator="DoesNotExist") for key in ACTION_LABELS
+    )
+    selector = msgspec.structs.replace(
+        selector, match_expressions=(*selector.match_expressions, *kept)
+    )
+    return msgspec.structs.replace(drain, pod_selector=selector)
 
 
 def evicts(spec: api.NodeReplacementSpec) -> bool:

@@ -14,6 +14,7 @@ from navarchos.operator.replacements.budgets import BudgetLookup
 from navarchos.operator.replacements.events import ReplacementEvents
 from navarchos.operator.replacements.metrics import ReplacementMetrics
 from navarchos.operator.replacements.pipeline import Pipeline
+from navarchos.operator.replacements.preparation import NodePreparation
 from navarchos.operator.replacements.reconciler import ADMISSION, ReplacementReconciler
 from navarchos.operator.replacements.stalled import is_on_hold, is_refused
 from navarchos.parallel import WorkerPool
@@ -58,6 +59,7 @@ def add_to_manager(
             lambda namespace: budgets.lister.list(namespace=namespace),
             manager.clock,
         ),
+        NodePreparation(actions),
     )
     admission = AdmissionLoop(
         inputs,

@@ -17,6 +17,7 @@ from navarchos.operator.api.v1alpha1 import NodeDrain, NodeReplacement, NodeRoll
 from navarchos.operator.clients import OperatorClients
 from navarchos.operator.nodes import Node
 from navarchos.operator.owners import ROLLOUT_KIND, OwnerKind, Owners, kind_of
+from navarchos.operator.reasons import WaitReason
 from navarchos.operator.replacements.attempt_drain import belongs_to, drain_name
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "CachedPod",
     "ClusterReader",
     "ClusterSnapshot",
+    "Hold",
     "PendingPod",
     "PodMeta",
     "pending_pods",
@@ -69,6 +71,17 @@ class PendingPod:
 
 
 @dataclass(frozen=True, slots=True)
+class Hold:
+    """Why the action of a node keeps it in Waiting.
+
+    With `Queued` nodes of lower priorities wait for the node, with any other reason they do not.
+    """
+
+    reason: WaitReason
+    message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ClusterSnapshot:
     """The objects that decide which nodes may start. Read-only.
 
@@ -88,6 +101,8 @@ class ClusterSnapshot:
     pending: Sequence[PendingPod] = ()
     budgets: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """Budgets over the pods of some nodes, by node. The budgets of other nodes are unknown."""
+    holds: Mapping[str, Hold] = field(default_factory=dict)
+    """Waiting replacements that their action keeps waiting, by name."""
     other_owners: Mapping[str, str] = field(default_factory=dict)
     """Those of `rollouts` that are views of other owners, by uid: kind and name, for users."""
     owner_kinds: frozenset[OwnerKind] = frozenset({ROLLOUT_KIND})

@@ -115,8 +115,19 @@ def _spec(rollout: api.NodeRollout, node: api.PlannedNode) -> api.NodeReplacemen
         replacement=api.Replacement(priority=node.priority),
         strategy=_resolved(rollout),
         drain=rollout.spec.drain,
+        action=_action(rollout),
         paused=rollout.spec.paused,
     )
+
+
+def _action(rollout: api.NodeRollout) -> api.ActionSpec | None:
+    """Return the action as the API server stores it in a child: without nulls in its template."""
+    action = rollout.spec.action
+    if action is None or action.job is None:
+        return action
+    template: dict[str, object] = {**action.job.template}
+    job = msgspec.structs.replace(action.job, template=without_nulls(template))
+    return msgspec.structs.replace(action, job=job)
 
 
 def _resolved(rollout: api.NodeRollout) -> api.Strategy:
