@@ -261,6 +261,9 @@ def test_the_drain_of_a_node_with_an_action_spares_the_pods_of_actions(make: Mak
     }
     plain: Any = drain_manifest(make.replacement("a"))["spec"]
     assert "podSelector" not in plain
+    assert "evict" not in plain
+    cordon: Any = drain_manifest(make.replacement("a", action={**JOB, "node": "Cordoned"}))["spec"]
+    assert cordon["evict"] is False
 
 
 def stored(body: dict[str, object]) -> Any:

@@ -59,6 +59,7 @@ def drain_manifest(replacement: api.NodeReplacement) -> dict[str, object]:
         "nodeUID": replacement.spec.node_uid,
         "uncordonOnDelete": True,
         "paused": replacement.spec.paused,
+        "evict": None if evicts(replacement.spec) else False,
     }
     return {
         "metadata": {
