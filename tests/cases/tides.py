@@ -1,0 +1,91 @@
+"""A second system for tests: it marks the objects of its kind."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+import msgspec
+
+from navarchos.client import Resource
+from navarchos.client.rbac import PolicyRule
+from navarchos.crd import Definition, Manifest, Version, custom_resource_definition
+from navarchos.informers.source import informer_rbac
+from navarchos.meta import Object
+from navarchos.operator.setup import OperatorParts, Part
+from navarchos.operator.systems import System
+from navarchos.runtime import DONE, Builder, CachedClient, Reconciler, Request, Result
+from navarchos.testing.cluster import Cluster
+
+__all__ = ["DEFINITION", "TIDES", "TIDE_RESOURCE", "Tide"]
+
+
+class TideSpec(msgspec.Struct, frozen=True, rename="camel"):
+    """What the sea does."""
+
+    is_high: bool = False
+
+
+class Tide(Object, frozen=True):
+    """An object of the second system."""
+
+    spec: TideSpec = TideSpec()
+
+
+TIDE_RESOURCE: Final = Resource(
+    "tides.example.org", "v1", "tides", "Tide", namespaced=False, type=Tide
+)
+
+DEFINITION: Final = custom_resource_definition(Definition(versions=(Version(resource=TIDE_RESOURCE),)))
+
+MARK: Final = {"metadata": {"labels": {"seen": "yes"}}}
+
+
+class MarkTide(Reconciler):
+    """Labels each tide once."""
+
+    def __init__(self, tides: CachedClient[Tide]) -> None:
+        self._tides = tides
+
+    def reconcile(self, request: Request) -> Result:
+        tide = self._tides.find(request.name)
+        if tide is not None and "seen" not in tide.metadata.labels:
+            self._tides.patch_any_version(tide, MARK)
+        return DONE
+
+
+def _add(operator: OperatorParts) -> None:
+    tides = operator.manager.cached_client(TIDE_RESOURCE)
+    Builder(operator.manager, "tides").for_(TIDE_RESOURCE).build(MarkTide(tides))
+
+
+def _definitions() -> list[Manifest]:
+    return [DEFINITION]
+
+
+def _manifests() -> list[Manifest]:
+    metadata = {"name": "tides", "namespace": "kube-system"}
+    return [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}]
+
+
+@contextmanager
+def _simulate(cluster: Cluster) -> Iterator[None]:
+    cluster.server.install(
+        {"apiVersion": "tides.example.org/v1", "kind": "Tide", "metadata": {"name": "spring"}}
+    )
+    yield
+
+
+TIDES: Final = System(
+    name="tides",
+    about="tides",
+    parts=frozenset({Part.DRAINS}),
+    kinds=(TIDE_RESOURCE,),
+    rbac={
+        "": (*informer_rbac(TIDE_RESOURCE), PolicyRule(TIDE_RESOURCE, ("patch",))),
+        "harbour": (PolicyRule(TIDE_RESOURCE, ("get",)),),
+    },
+    add=_add,
+    definitions=_definitions,
+    manifests=_manifests,
+    simulate=_simulate,
+)
