@@ -14,9 +14,22 @@ from navarchos.meta import Object
 from navarchos.operator.setup import OperatorParts, Part
 from navarchos.operator.systems import System
 from navarchos.runtime import DONE, Builder, CachedClient, Reconciler, Request, Result
+from navarchos.testing.apiserver import ApiServer
 from navarchos.testing.cluster import Cluster
 
-__all__ = ["DEFINITION", "TIDES", "TIDE_RESOURCE", "Tide"]
+__all__ = ["DEFINITION", "PROGRAM", "TIDES", "TIDE_RESOURCE", "Tide"]
+
+
+PROGRAM: Final = """
+import sys
+from navarchos.cli import controllers
+controllers.MODULES["tides"] = ("tests.cases.tides", "TIDES")
+from navarchos.cli.commands import run
+status = run(sys.argv[1:])
+print("modules:", *sorted(sys.modules), file=sys.stderr)
+sys.exit(status)
+"""
+"""The command line of a version that has this system, for `python -c`."""
 
 
 class TideSpec(msgspec.Struct, frozen=True, rename="camel"):
@@ -35,7 +48,9 @@ TIDE_RESOURCE: Final = Resource(
     "tides.example.org", "v1", "tides", "Tide", namespaced=False, type=Tide
 )
 
-DEFINITION: Final = custom_resource_definition(Definition(versions=(Version(resource=TIDE_RESOURCE),)))
+DEFINITION: Final = custom_resource_definition(
+    Definition(versions=(Version(resource=TIDE_RESOURCE),))
+)
 
 MARK: Final = {"metadata": {"labels": {"seen": "yes"}}}
 
@@ -68,11 +83,11 @@ def _manifests() -> list[Manifest]:
 
 
 @contextmanager
-def _simulate(cluster: Cluster) -> Iterator[None]:
-    cluster.server.install(
-        {"apiVersion": "tides.example.org/v1", "kind": "Tide", "metadata": {"name": "spring"}}
-    )
+def _simulate(server: ApiServer, _cluster: Cluster) -> Iterator[None]:
+    head = {"apiVersion": "tides.example.org/v1", "kind": "Tide"}
+    server.install({**head, "metadata": {"name": "spring"}})
     yield
+    server.install({**head, "metadata": {"name": "neap"}})
 
 
 TIDES: Final = System(

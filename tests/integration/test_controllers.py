@@ -5,12 +5,16 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, Final
 
 import pytest
-from tests.cases.tides import DEFINITION, TIDE_RESOURCE, TIDES
+from tests.cases.tides import DEFINITION, PROGRAM, TIDE_RESOURCE, TIDES
+from tests.cases.waiting import wait_for
 
+from navarchos.cli.sandbox import runner
 from navarchos.client import Client, ClientConfig
 from navarchos.operator.api.v1alpha1 import NODE_ROLLOUTS
 from navarchos.operator.api.v1alpha1.definitions import manifests as definitions
@@ -20,17 +24,6 @@ from navarchos.testing.apiserver import ApiServer
 from navarchos.testing.definitions import install_definitions
 
 LIMIT = 60.0
-
-PROGRAM: Final = """
-import sys
-from navarchos.cli import controllers
-controllers.MODULES["tides"] = ("tests.cases.tides", "TIDES")
-from navarchos.cli.commands import run
-status = run(sys.argv[1:])
-print("modules:", *sorted(sys.modules), file=sys.stderr)
-sys.exit(status)
-"""
-"""The command line of a version that has a second system."""
 
 OPERATOR: Final = "navarchos.operator"
 ROOT = Path(__file__).parents[2]
@@ -241,3 +234,34 @@ def test_an_unknown_name_is_one_line() -> None:
         "it has rollouts, tides"
     )
     assert process.returncode == 2
+
+
+@pytest.mark.rule("NP-53")
+@pytest.mark.parametrize("systems", [(ROLLOUTS, TIDES), (TIDES,)], ids=["both", "tides"])
+def test_the_sandbox_runs_other_systems_and_plays_what_they_need(
+    monkeypatch: pytest.MonkeyPatch, systems: tuple[System, ...]
+) -> None:
+    monkeypatch.setattr(runner, "PROGRAM", (sys.executable, "-c", PROGRAM))
+    monkeypatch.chdir(ROOT)
+    played: list[str] = []
+
+    @contextmanager
+    def play(server: ApiServer, cluster: object) -> Iterator[None]:
+        played.append("begins")
+        server.install(
+            {"apiVersion": "tides.example.org/v1", "kind": "Tide", "metadata": {"name": "spring"}}
+        )
+        yield
+        played.append("ends")
+
+    changed = tuple(replace(each, simulate=play) if each is TIDES else each for each in systems)
+    options = runner.SandboxOptions(nodes=2, pods_per_node=1, systems=changed)
+    with (
+        runner.Sandbox(options) as sandbox,
+        Client.from_config(kubeconfig=sandbox.kubeconfig) as client,
+    ):
+        tides = client.resource(TIDE_RESOURCE)
+        wait_for("the controller of tides", lambda: "seen" in tides.get("spring").metadata.labels)
+        assert client.has_kind(NODE_ROLLOUTS)
+        assert played == ["begins"]
+    assert played == ["begins", "ends"]

@@ -19,6 +19,7 @@ metadata: {generateName: rollout-}
 spec:
 """
 ALL_NODES = HEAD + "  nodeSelectors: [{matchAll: true}]\n"
+EXAMPLES = Path(__file__).parents[2] / "src/navarchos/cli/examples"
 SMALL = ("--nodes", "6", "--pods-per-node", "3", "--speed", "100", "-o", "json")
 
 Manifest = Callable[[str], str]
@@ -139,6 +140,35 @@ def test_a_missing_file_is_refused(navarchos: CommandLine, tmp_path: Path) -> No
     assert (done.status, done.stdout) == (2, "")
     (line,) = done.stderr.strip().splitlines()
     assert "none.yml: cannot be read" in line
+
+
+def test_bundled_examples_are_listed_with_their_first_line(navarchos: CommandLine) -> None:
+    done = navarchos.run("sandbox", "--list")
+    assert done.status == 0
+    listed = dict(line.split(maxsplit=1) for line in done.stdout.splitlines())
+    assert set(listed) == {path.name for path in EXAMPLES.glob("*.yml")}
+    assert listed["rollout.yml"].startswith("Four groups of nodes in order of priority")
+
+
+@pytest.mark.rule("NP-53")
+@pytest.mark.parametrize("name", sorted(path.name for path in EXAMPLES.glob("*.yml")))
+def test_a_bundled_example_completes_by_its_name(navarchos: CommandLine, name: str) -> None:
+    """Any directory will do: it has no such file."""
+    done = navarchos.run("sandbox", "-f", name, "-o", "json", "--speed", "100")
+    assert done.status == 0, done.stderr
+    assert [rollout["phase"] for rollout in done.result["rollouts"]] == ["Completed"]
+
+
+def test_a_file_counts_more_than_an_example_with_its_name(
+    navarchos: CommandLine, tmp_path: Path
+) -> None:
+    own = tmp_path / "work" / "rollout.yml"
+    own.write_text(HEAD + "  nodeNames: [{name: node-2}]\n", encoding="utf-8")
+    try:
+        done = navarchos.run("sandbox", "-f", "rollout.yml", *SMALL)
+    finally:
+        own.unlink()
+    assert done.result["order"] == ["node-2"]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import click
 from navarchos.errors import ConfigError
 from navarchos.operator.systems import System
 
-__all__ = ["DEFAULT", "MODULES", "controllers_option", "load", "select"]
+__all__ = ["DEFAULT", "MODULES", "controllers_option", "flags", "load", "select"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -63,6 +63,12 @@ def load(names: Iterable[str]) -> tuple[System, ...]:
         module, variable = MODULES[name]
         found.append(cast("System", getattr(importlib.import_module(module), variable)))
     return tuple(found)
+
+
+def flags(names: Iterable[str]) -> tuple[str, ...]:
+    """Return the flag that selects these systems; none if they are the default."""
+    names = tuple(names)
+    return () if names == DEFAULT else (f"{_OPTION}={','.join(names)}",)
 
 
 def controllers_option(about: str) -> Callable[[F], F]:

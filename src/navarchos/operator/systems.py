@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     # These packages are for other commands, and a manager does not import them.
     from navarchos.crd import Manifest
     from navarchos.operator.taints import TaintDeclaration
+    from navarchos.testing.apiserver import ApiServer
     from navarchos.testing.cluster import Cluster
 
 __all__ = ["ROLLOUTS", "System", "add_systems", "cached_kinds", "parts_of", "rbac_of"]
@@ -70,7 +71,7 @@ class System:
     add: Callable[[setup.OperatorParts], None] | None = None
     definitions: "Callable[[], list[Manifest]]" = _nothing
     manifests: "Callable[[], list[Manifest]]" = _nothing
-    simulate: "Callable[[Cluster], AbstractContextManager[object]] | None" = None
+    simulate: "Callable[[ApiServer, Cluster], AbstractContextManager[object]] | None" = None
 
 
 def _rollout_definitions() -> "list[Manifest]":

@@ -3,30 +3,59 @@
 import signal
 import sys
 from contextlib import ExitStack
+from importlib.abc import Traversable
 from importlib.resources import as_file, files
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import click
 import msgspec
 from rich.console import Console
 
 from navarchos import logs
+from navarchos.cli.controllers import controllers_option
+from navarchos.cli.errors import CommandError, ExitStatus
 from navarchos.cli.manifest_files import Manifest, load
 from navarchos.cli.sandbox.runner import Sandbox, SandboxOptions, SandboxResult
 from navarchos.cli.sandbox.view import LiveView, PlainView, SilentView, View
 
 __all__ = ["sandbox"]
 
+_DEFAULT_EXAMPLE: Final = "rollout.yml"
+
+
+def _examples() -> dict[str, Traversable]:
+    """Return the bundled examples by name."""
+    folder = files("navarchos.cli") / "examples"
+    return {each.name: each for each in folder.iterdir() if each.name.endswith(".yml")}
+
+
+def _list_examples(context: click.Context, _parameter: object, value: bool) -> None:
+    if value:
+        for name, example in sorted(_examples().items()):
+            first = example.read_text(encoding="utf-8").partition("\n")[0]
+            click.echo(f"{name:<16}{first.removeprefix('#').strip()}")
+        context.exit()
+
 
 @click.command()
+@controllers_option("The controllers to run, and what they need from the simulated cluster.")
 @click.option(
     "-f",
     "--filename",
     "filenames",
     multiple=True,
     type=click.Path(path_type=Path),
-    help="Manifest with NodeRollouts; repeatable. By default the bundled example.",
+    help="Manifest with NodeRollouts, or the name of a bundled example; repeatable. By default "
+    f"the example {_DEFAULT_EXAMPLE}.",
+)
+@click.option(
+    "--list",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_list_examples,
+    help="List the bundled examples.",
 )
 @click.option(
     "--nodes",
@@ -113,11 +142,20 @@ def _show_result(result: SandboxResult, output: str) -> None:
 
 
 def _load(filenames: tuple[Path, ...]) -> list[Manifest]:
-    if filenames:
-        return load(filenames)
+    examples = _examples()
     with ExitStack() as stack:
-        bundled = files("navarchos.cli") / "examples" / "rollout.yml"
-        return load([stack.enter_context(as_file(bundled))])
+        found = []
+        for filename in filenames or (Path(_DEFAULT_EXAMPLE),):
+            example = examples.get(str(filename))
+            if example is not None and not (filenames and filename.exists()):
+                found.append(stack.enter_context(as_file(example)))
+            elif filename.exists():
+                found.append(filename)
+            else:
+                names = ", ".join(sorted(examples))
+                why = f"{filename}: cannot be read: no such file; the bundled examples are {names}"
+                raise CommandError(why, status=ExitStatus.USAGE)
+        return load(found)
 
 
 def _view(console: Console, output: str) -> View:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO, Final, Self
 
 from navarchos._version import __version__
+from navarchos.cli import controllers
 from navarchos.cli import manifest_files as files
 from navarchos.cli.errors import CommandError, ExitStatus
 from navarchos.cli.manifest_files import Manifest
@@ -20,13 +21,14 @@ from navarchos.cli.sandbox.view import View
 from navarchos.client import Client, ClientSettings
 from navarchos.clock import SYSTEM_CLOCK, Clock
 from navarchos.operator.api import v1alpha1 as api
-from navarchos.operator.api.v1alpha1.definitions import manifests as crd_manifests
 from navarchos.operator.names import DRAIN_COMPLETED_LABEL
+from navarchos.operator.systems import ROLLOUTS, System
 from navarchos.runtime.conditions import find_condition
 from navarchos.testing.apiserver import ApiServer
 from navarchos.testing.cluster import Cluster, ClusterOptions
 
 __all__ = [
+    "PROGRAM",
     "ManagerProcess",
     "Sandbox",
     "SandboxOptions",
@@ -140,6 +142,9 @@ def _blockers(
     return [f"blocked by {', '.join([*found[:3], *more])}"] if found else []
 
 
+PROGRAM: Final = (sys.executable, "-m", "navarchos.cli")
+"""The command line of this version, which runs the manager."""
+
 _STOP_LIMIT: Final = 1.0
 """Seconds that the manager gets to end."""
 
@@ -154,13 +159,17 @@ class ManagerProcess:
     Args:
         kubeconfig: The kubeconfig of the manager.
         log: The file for the logs of the manager.
+        flags: More flags of the manager.
         restarts: How often a manager that exited is started again before the sandbox
             fails.
     """
 
-    def __init__(self, kubeconfig: Path, *, log: Path, restarts: int = 5) -> None:
+    def __init__(
+        self, kubeconfig: Path, *, log: Path, flags: Sequence[str] = (), restarts: int = 5
+    ) -> None:
         self._kubeconfig = kubeconfig
         self._log = log
+        self._flags = tuple(flags)
         self._restarts = restarts
         self._process: subprocess.Popen[bytes] | None = None
         self._peak = 0
@@ -175,7 +184,7 @@ class ManagerProcess:
     def start(self) -> None:
         """Start the process. It connects to the server by itself."""
         with self._log.open("ab") as log:
-            self._process = _spawn(self._kubeconfig, log)
+            self._process = _spawn(self._kubeconfig, log, self._flags)
 
     def ensure_running(self) -> int | None:
         """Start the process again if it exited.
@@ -223,13 +232,14 @@ class ManagerProcess:
         return next((line.strip() for line in reversed(lines) if line.strip()), "no log lines")
 
 
-def _spawn(kubeconfig: Path, log: IO[bytes]) -> subprocess.Popen[bytes]:
+def _spawn(kubeconfig: Path, log: IO[bytes], flags: Sequence[str]) -> subprocess.Popen[bytes]:
     return subprocess.Popen(  # noqa: S603 - our own program with our own arguments
         [
-            *(sys.executable, "-m", "navarchos.cli", "manager"),
+            *(*PROGRAM, "manager"),
             *("--kubeconfig", str(kubeconfig)),
             *("--metrics-addr", "0", "--health-addr", "0"),
             "--until-stdin-closes",
+            *flags,
         ],
         stdin=subprocess.PIPE,
         stdout=log,
@@ -264,6 +274,7 @@ class SandboxOptions:
         timeout: Real seconds after which a run fails.
         port: Port of the server on loopback; 0 uses a free port.
         kubeconfig: The file to write the kubeconfig to; `None` for a temporary file.
+        systems: The systems that the manager runs.
     """
 
     nodes: int = 12
@@ -272,6 +283,7 @@ class SandboxOptions:
     timeout: float = 300.0
     port: int = 0
     kubeconfig: Path | None = None
+    systems: tuple[System, ...] = (ROLLOUTS,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -348,7 +360,10 @@ class Sandbox:
     def _set_up(self, stack: ExitStack) -> None:
         options = self._options
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="navarchos-")))
-        self._server = ApiServer(port=options.port, crds=crd_manifests())
+        # The operator's kinds are always served: the manager of any system needs them.
+        systems = {system.name: system for system in (ROLLOUTS, *options.systems)}.values()
+        definitions = [each for system in systems for each in system.definitions()]
+        self._server = ApiServer(port=options.port, crds=definitions)
         self._cluster = Cluster(
             self._server,
             options=ClusterOptions(
@@ -370,7 +385,14 @@ class Sandbox:
         self._cluster.populate()
         self._cluster.start()
         stack.callback(self._cluster.stop)
-        self._manager = ManagerProcess(self._kubeconfig, log=directory / "manager.log")
+        for system in options.systems:
+            if system.simulate is not None:
+                stack.enter_context(system.simulate(self._server, self._cluster))
+        self._manager = ManagerProcess(
+            self._kubeconfig,
+            log=directory / "manager.log",
+            flags=controllers.flags(system.name for system in options.systems),
+        )
         self._manager.start()
         stack.callback(self._manager.stop)
 
