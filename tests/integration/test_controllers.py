@@ -162,7 +162,6 @@ def granted(*systems: System) -> set[tuple[str, str]]:
 
 
 @pytest.mark.rule("NP-51")
-@pytest.mark.rule("NP-06")
 @pytest.mark.parametrize("flags", [(), ("--controllers=rollouts",), ("--controllers=*,-tides",)])
 def test_a_manager_without_a_system_knows_nothing_of_it(
     server: ApiServer, client: Client, start: Callable[..., Process], flags: tuple[str, ...]
