@@ -18,6 +18,8 @@ def main() -> int:
     parser.add_argument("--digest", action="store_true", help="print a digest of each run")
     parser.add_argument("--sweep", metavar="SETTING", help="crash at every request of a rollout")
     parser.add_argument("--deadline", metavar="WHAT", help="print how soon the operator reacts")
+    parser.add_argument("--record", action="store_true", help="replace the records (NP-06)")
+    parser.add_argument("--compare", action="store_true", help="compare with the records")
     parser.add_argument("--step", type=int, default=1, help="or at every so many")
     parser.add_argument("--log", action="store_true", help="show the operator's own log")
     given = parser.parse_args()
@@ -27,17 +29,9 @@ def main() -> int:
         os.execv(sys.executable, [sys.executable, "-m", "tests.model", *sys.argv[1:]])
     if not given.log:
         structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
-    if given.sweep:
-        from tests.model.sweeping import sweep
-
-        faults, passes = sweep(given.sweep, given.step)
-        say(*faults, f"{passes} passes")
-        return int(bool(faults))
-    if given.deadline:
-        from tests.model.deadlines import measure
-
-        say(f"{measure(given.deadline)} s")
-        return 0
+    special = play_special(given)
+    if special is not None:
+        return special
     from tests.model.run import run
 
     failures = 0
@@ -53,6 +47,28 @@ def main() -> int:
             failures += 1
             say(f"NAVARCHOS_SEED={seed}; for the whole trace: python -m tests.model {seed}")
     return int(bool(failures))
+
+
+def play_special(given: argparse.Namespace) -> int | None:
+    """Play designed runs, if the command line asks for them; return its exit status."""
+    if given.sweep:
+        from tests.model.sweeping import sweep
+
+        faults, passes = sweep(given.sweep, given.step)
+        say(*faults, f"{passes} passes")
+        return int(bool(faults))
+    if given.record or given.compare:
+        from tests.model.recording import compare, write_records
+
+        differences = write_records() if given.record else compare()
+        say(*differences)
+        return int(bool(differences))
+    if given.deadline:
+        from tests.model.deadlines import measure
+
+        say(f"{measure(given.deadline)} s")
+        return 0
+    return None
 
 
 def say(*lines: str) -> None:

@@ -48,11 +48,11 @@ def _without_rules(value: Any) -> Any:
 class Run:
     """All parts of one run."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, rand: random.Random | None = None) -> None:
         # The library's own jitter and the server's names are drawn from the module's source.
         random.seed(seed)
         self.seed = seed
-        self.rand = random.Random(seed)
+        self.rand = rand or random.Random(seed)
         self.scheduler = Scheduler(self.rand)
         self.trace = Trace(self.scheduler)
         self.server = Server(self.scheduler, definitions(), identities(self.rand))

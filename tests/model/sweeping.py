@@ -4,6 +4,7 @@ Requests are numbered. Every request of the operator's process counts, including
 watches, events and leader election.
 """
 
+import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -132,10 +133,18 @@ class Sweep(Run):
         setting: The rollout and its circumstances.
         before: The number of the request before which the process dies; 0 for none.
         after: The number of the request whose answer is lost with the process.
+        rand: Makes the draws of the run; random ones by default.
     """
 
-    def __init__(self, setting: Setting, *, before: int = 0, after: int = 0) -> None:
-        super().__init__(_SEED)
+    def __init__(
+        self,
+        setting: Setting,
+        *,
+        before: int = 0,
+        after: int = 0,
+        rand: random.Random | None = None,
+    ) -> None:
+        super().__init__(_SEED, rand)
         self._setting = setting
         self._kill = (before, after)
         for workload, rule in setting.budgets.items():
@@ -231,7 +240,9 @@ def sweep(name: str, step: int) -> tuple[list[str], int]:
         modes = ("before", "after") if step == 1 else (("before", "after")[number // step % 2],)
         for mode in modes:
             passes += 1
-            one = Sweep(setting, **{mode: number})
+            one = (
+                Sweep(setting, before=number) if mode == "before" else Sweep(setting, after=number)
+            )
             try:
                 found = one.sweep()
                 if found != expected:
