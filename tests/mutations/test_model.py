@@ -47,7 +47,7 @@ class Mutant:
 
 MUTANTS = {
     "one-node-too-many": Mutant(swap(">=", ">"), "nodes in flight"),
-    "priorities-ignored": Mutant(swap("==", "<="), "started before"),
+    "priorities-ignored": Mutant(swap(">=", "<="), "started before"),
     "topology-ignored": Mutant(condition("False"), "which has another zone", seeds(24)),
     "control-plane-not-guarded": Mutant(
         condition("False"), "both are of the control plane", seeds(24)

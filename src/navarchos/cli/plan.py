@@ -81,6 +81,8 @@ def _lines(rollout: PredictedRollout) -> Iterable[str]:
         counts += [f"{pods.refuse} refused"] if pods.refuse else []
         head = f"{node.order:>4}  {node.name}  priority {node.priority}  {node.starts}"
         yield f"{head}  {', '.join(counts)}"
+        if node.message:
+            yield f"      {node.message}"
         yield from _findings(node.findings, node.name)
     for budget in rollout.budgets:
         if budget.is_blocking:

@@ -13,6 +13,7 @@ import msgspec
 from navarchos.meta import controller_of
 from navarchos.operator.api import v1alpha1 as api
 from navarchos.operator.reasons import WaitReason
+from navarchos.operator.slots import is_of_replacement
 from navarchos.runtime.conditions import find_condition
 from navarchos.runtime.durations import format_duration
 
@@ -36,6 +37,7 @@ __all__ = [
 ]
 
 OUT_OF_DATE: Final = "this may be out of date"
+_NEEDED: Final = WaitReason.NODE_NEEDED
 _NOTHING: Final = "no rollouts, and no drains outside of rollouts"
 
 FINAL_PHASES: Final = frozenset({api.RolloutPhase.COMPLETED, api.RolloutPhase.HALTED})
@@ -105,7 +107,7 @@ class RolloutSummary(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
 
 class DrainSummary(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """A drain."""
+    """A drain. `owner` is kind and name of the object that controls it; empty for a user's."""
 
     name: str
     node: str
@@ -120,6 +122,7 @@ class DrainSummary(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     blocked_count: int
     started: datetime | None
     ended: datetime | None
+    owner: str = ""
 
 
 class Summary(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
@@ -145,7 +148,7 @@ def summarize(
         drains=tuple(
             summarize_drain(drain)
             for drain in sorted(drains, key=lambda drain: drain.metadata.name)
-            if controller_of(drain.metadata) is None
+            if not is_of_replacement(drain)
         ),
     )
 
@@ -186,7 +189,7 @@ def summarize_rollout(
 
 def summarize_drain(drain: api.NodeDrain) -> DrainSummary:
     """Return the summary of a drain."""
-    status = drain.status
+    status, owner = drain.status, controller_of(drain.metadata)
     return DrainSummary(
         name=drain.metadata.name,
         node=drain.spec.node_name,
@@ -201,6 +204,7 @@ def summarize_drain(drain: api.NodeDrain) -> DrainSummary:
         blocked_count=status.blocked,
         started=status.start_timestamp,
         ended=status.completion_timestamp,
+        owner=f"{owner.kind} {owner.name}" if owner is not None else "",
     )
 
 
@@ -260,6 +264,8 @@ def _first_in_line(
     if rollout.status.phase in FINAL_PHASES:
         return None
     waiting = [c for c in children if c.status.current is api.Step.WAITING]
+    # A needed node delays no other, so the reason of another node says more about the rollout.
+    waiting.sort(key=lambda c: c.status.step is not None and c.status.step.reason == _NEEDED)
     for child in waiting:
         step = child.status.step
         if step is not None and step.reason and step.reason != WaitReason.QUEUED:

@@ -94,6 +94,7 @@ class WaitReason(StrEnum):
     SETTLING = "Settling"
     PENDING_PODS = "PendingPods"
     NODE_IN_FLIGHT = "NodeInFlight"
+    NODE_NEEDED = "NodeNeeded"
     PAUSED = "Paused"
     ROLLOUT_PAUSED = "RolloutPaused"
     ROLLOUT_HALTED = "RolloutHalted"
@@ -118,7 +119,7 @@ class WaitReason(StrEnum):
         A node whose wait ends within this time needs no write.
         """
         match self:
-            case WaitReason.QUEUED | WaitReason.MAX_CONCURRENT:
+            case WaitReason.QUEUED | WaitReason.MAX_CONCURRENT | WaitReason.NODE_NEEDED:
                 return 2.0
             case WaitReason.ROLLOUT_NOT_READY:
                 # The status of the rollout says so too, and a large rollout takes time.
@@ -153,6 +154,7 @@ _MESSAGES: Final[Mapping[WaitReason, str]] = {
     WaitReason.SETTLING: "strategy.settleSeconds have not passed since the last node finished",
     WaitReason.PENDING_PODS: "pods that strategy.pendingPods selects are Pending",
     WaitReason.NODE_IN_FLIGHT: "another replacement is working on this node",
+    WaitReason.NODE_NEEDED: "another system needs this node in service now",
     WaitReason.PAUSED: "spec.paused is set",
     WaitReason.ROLLOUT_PAUSED: "spec.paused of the rollout is set",
     WaitReason.ROLLOUT_HALTED: "the rollout is halted after too many failures; raise "

@@ -12,6 +12,7 @@ from navarchos.operator.cache_transforms import KINDS
 from navarchos.operator.clients import RBAC as INFORMER_RBAC
 from navarchos.operator.clients import OperatorClients, operator_clients
 from navarchos.operator.owners import Owners
+from navarchos.operator.slots import Slots, operator_slots
 from navarchos.parallel import WorkerPool
 from navarchos.runtime import Manager
 
@@ -46,6 +47,7 @@ class OperatorParts:
         write_pool: Runs writes of many objects concurrently.
         actions: The actions of this process; a system registers its own.
         owners: The kinds, besides rollouts, that own replacements; a system registers its own.
+        slots: The nodes in flight of all systems; a system registers its own.
     """
 
     manager: Manager
@@ -53,6 +55,7 @@ class OperatorParts:
     write_pool: WorkerPool
     actions: Actions
     owners: Owners
+    slots: Slots
 
 
 def add_operator(
@@ -79,7 +82,8 @@ def add_operator(
     clients = operator_clients(manager)
     write_pool = WorkerPool("write", clock=manager.clock)
     manager.add(write_pool, name="write-pool")
-    operator = OperatorParts(manager, clients, write_pool, Actions(), Owners())
+    slots = operator_slots(clients, manager.clock)
+    operator = OperatorParts(manager, clients, write_pool, Actions(), Owners(), slots)
     for part in Part:
         if part in parts:
             _add_part(part, operator, workers, further_taints)
@@ -101,7 +105,12 @@ def _add_part(
 
             jobs.register(operator.actions, manager)
             replacements.add_to_manager(
-                manager, clients, operator.write_pool, operator.actions, operator.owners
+                manager,
+                clients,
+                operator.write_pool,
+                operator.actions,
+                operator.owners,
+                operator.slots,
             )
         case Part.TAINTS:
             from navarchos.operator import taints

@@ -51,6 +51,7 @@ from navarchos.operator.replacements.reconciler import ADMISSION, ReplacementRec
 from navarchos.operator.replacements.snapshot import PENDING_PODS, PENDING_SELECTOR, ClusterReader
 from navarchos.operator.rollouts.events import RolloutEvents
 from navarchos.operator.rollouts.reconciler import RolloutReconciler
+from navarchos.operator.slots import DRAINS, ROLLOUTS, operator_slots
 from navarchos.parallel import WorkerPool
 from navarchos.runtime import CachedClient, Request
 from navarchos.stopping import StopToken
@@ -289,14 +290,23 @@ class Operator:
             lambda namespace: budgets.lister.list(namespace=namespace),
             self.clock,
         )
-        reader = ClusterReader(self.clients, pending.lister.list, self.owners)
+        self.slots = operator_slots(self.clients, self.clock)
+        reader = ClusterReader(self.clients, pending.lister.list, self.slots, self.owners)
         admission = AdmissionLoop(
-            AdmissionInputs(reader.snapshot, budget_lookup, NodePreparation(self.actions)),
+            AdmissionInputs(
+                reader.snapshot, budget_lookup, self.slots, NodePreparation(self.actions)
+            ),
             self.clients.replacements,
             events,
             ReplacementMetrics(self.instruments),
             write_pool,
             self.clock,
+        )
+        self.slots.add_admission(
+            ROLLOUTS,
+            admission.slots_changed,
+            confirm=admission.confirm_unanswered_writes,
+            sees=(DRAINS,),
         )
         pipeline = Pipeline(self.clients, events, self.clock, self.actions, owners=self.owners)
         self.replacements = ReplacementReconciler(self.clients, admission, pipeline)

@@ -19,7 +19,6 @@ from navarchos.drain import (
     full_name,
 )
 from navarchos.errors import ConfigError
-from navarchos.meta import controller_of
 from navarchos.operator.api import v1alpha1 as api
 from navarchos.operator.drains.settings import DrainSettings
 from navarchos.operator.preflight import pod_findings
@@ -27,12 +26,14 @@ from navarchos.operator.preflight.findings import FindingReason, PlanFinding, Se
 from navarchos.operator.preflight.kinds import PersistentVolume, PlanNode, PlanPod, VolumeClaim
 from navarchos.operator.preflight.node_findings import find_for_node, find_for_rollout
 from navarchos.operator.preflight.placement import PlacementCheck
-from navarchos.operator.reasons import WaitReason
+from navarchos.operator.reasons import ConditionType, WaitReason
 from navarchos.operator.replacements.admission import Decisions, admit_with_budgets
 from navarchos.operator.replacements.budgets import budgets_over
 from navarchos.operator.replacements.snapshot import ClusterSnapshot, PendingPod
 from navarchos.operator.rollouts.children import child_manifest, name_of_child
 from navarchos.operator.rollouts.plan import make_plan
+from navarchos.operator.slots import Holder, drain_holders, orphaned_nodes
+from navarchos.runtime.conditions import find_condition
 
 __all__ = [
     "ClusterState",
@@ -65,6 +66,10 @@ class ClusterState:
     rollouts: Sequence[api.NodeRollout] = ()
     replacements: Sequence[api.NodeReplacement] = ()
     drains: Sequence[api.NodeDrain] = ()
+    holders: Mapping[str, Holder] = field(default_factory=dict)
+    """What other systems report about the nodes that they hold, besides NodeDrains, by name."""
+    objections: Mapping[str, str] = field(default_factory=dict)
+    """Why nodes must not start now, by name; added to what the status of replacements reports."""
     claims: Mapping[tuple[str, str], VolumeClaim] | None = None
     """By namespace and name; `None` if they were not read."""
     volumes: Mapping[str, PersistentVolume] | None = None
@@ -88,6 +93,7 @@ class PredictedNode(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """A node of a rollout.
 
     `starts` is `Now`, `InFlight`, `Cancelled` (never), or the reason of the condition `Waiting`.
+    `message` has details of that reason, such as the object that holds the last slot.
     """
 
     order: int
@@ -96,6 +102,7 @@ class PredictedNode(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     starts: str
     pods: PodCounts
     findings: tuple[PlanFinding, ...]
+    message: str = ""
 
 
 class PredictedBudget(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
@@ -210,22 +217,25 @@ def _replacement(rollout: api.NodeRollout, node: api.PlannedNode) -> api.NodeRep
 def _snapshot(planned: Iterable[_Planned], state: ClusterState) -> ClusterSnapshot:
     kept = list(planned)
     known = {rollout.metadata.uid: rollout for rollout in state.rollouts}
-    alive = {replacement.metadata.uid for replacement in state.replacements}
     nodes = {node.metadata.name: node for node in state.nodes}
     return ClusterSnapshot(
         replacements=[*state.replacements, *(r for each in kept for r in each.replacements())],
         rollouts=known | {each.rollout.metadata.uid: each.rollout for each in kept},
         nodes=nodes,
-        orphaned=frozenset(
-            drain.spec.node_name
-            for drain in state.drains
-            if not drain.status.is_final
-            and drain.spec.node_name in nodes
-            and (owner := controller_of(drain.metadata)) is not None
-            and owner.uid not in alive
-        ),
+        orphaned=orphaned_nodes(state.drains, state.replacements, nodes),
+        holders={**state.holders, **drain_holders(state.drains, nodes)},
+        objections=dict(_objections(state.replacements)) | dict(state.objections),
         pending=[_pending(pod) for pod in state.pods if _is_pending(pod)],
     )
+
+
+def _objections(replacements: Iterable[api.NodeReplacement]) -> Iterator[tuple[str, str]]:
+    """Yield the nodes to which the manager has found an objection, and its text."""
+    for replacement in replacements:
+        step = replacement.status.step
+        if step is not None and step.reason == WaitReason.NODE_NEEDED:
+            waiting = find_condition(replacement.status.conditions, ConditionType.WAITING)
+            yield replacement.spec.node_name, waiting.message if waiting is not None else ""
 
 
 def _is_pending(pod: Pod) -> bool:
@@ -299,6 +309,7 @@ def _predict(planned: _Planned, state: ClusterState, view: _View) -> PredictedRo
             starts=_starts(planned.rollout, node, view.in_flight, view.decisions),
             pods=_counts(plans[node.name]),
             findings=_sorted(_findings(planned, node, plans[node.name], settings, view)),
+            message=view.decisions.details.get(name_of_child(planned.rollout, node.name), ""),
         )
         for order, node in enumerate(planned.nodes, start=1)
     )

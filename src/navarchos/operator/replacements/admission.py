@@ -13,6 +13,7 @@ from navarchos.operator.history import count_failures, halt_reason, node_gone
 from navarchos.operator.reasons import WaitReason
 from navarchos.operator.replacements.snapshot import ClusterSnapshot, PendingPod
 from navarchos.operator.replacements.stalled import StalledNodes, find_stalled
+from navarchos.operator.slots import names_of_holders
 
 __all__ = [
     "MAX_TIE_CANDIDATES",
@@ -62,14 +63,15 @@ def admit(snapshot: ClusterSnapshot, now: datetime) -> Decisions:
     (OP-05). Within a priority, nodes with fewer failed attempts come first, then topology, age
     and name decide (OP-09). A blocked node blocks only later nodes of its rollout; a
     control-plane node that waits for its peers, and a node in flight for another replacement,
-    block no other node. Of several nodes that may start, the first one whose pods share the
+    block no other node, and neither does a node to which a system objects: it does not count as
+    unfinished either. Of several nodes that may start, the first one whose pods share the
     fewest budgets with the nodes in flight starts.
 
     Promises: the same objects and time give the same decisions, in whatever order the objects
-    are listed. Nodes in flight and started nodes together stay within the limit of each started
-    node, not counting stalled nodes; each rollout has at most `maxFailures` stalled nodes. A
-    control-plane node starts only while the other control-plane nodes are Ready, unless its
-    strategy says otherwise. Nothing is changed.
+    are listed. Nodes in flight, for whatever object, and started nodes together stay within the
+    limit of each started node, not counting stalled nodes; each rollout has at most `maxFailures`
+    stalled nodes. A control-plane node starts only while the other control-plane nodes are Ready,
+    unless its strategy says otherwise. Nothing is changed.
     """
     suspended = _suspended_rollouts(snapshot)
     cancelled = _cancelled(snapshot)
@@ -82,9 +84,12 @@ def admit(snapshot: ClusterSnapshot, now: datetime) -> Decisions:
         if _is_excluded(replacement, uid, snapshot) or replacement.metadata.name in cancelled:
             continue
         reason = _reason_of_its_own(replacement, suspended.get(uid), snapshot)
-        if reason in {None, WaitReason.ROLLOUT_NOT_READY, WaitReason.QUEUED}:
+        step, node = replacement.status.current, replacement.spec.node_name
+        is_needed = step is api.Step.WAITING and node in snapshot.objections
+        is_in_line = reason is None and not is_needed
+        if is_in_line or reason in {WaitReason.ROLLOUT_NOT_READY, WaitReason.QUEUED}:
             unfinished.append(replacement.spec.replacement.priority)
-        if replacement.status.current is not api.Step.WAITING:
+        if step is not api.Step.WAITING:
             if reason is None:
                 active.append(replacement)
             continue
@@ -95,7 +100,8 @@ def admit(snapshot: ClusterSnapshot, now: datetime) -> Decisions:
     top = max(unfinished, default=0)
     candidates = []
     for replacement in eligible:
-        if replacement.spec.replacement.priority == top:  # mutant: priorities-ignored
+        # Only nodes to which a system objects have a higher priority.
+        if replacement.spec.replacement.priority >= top:  # mutant: priorities-ignored
             candidates.append(replacement)
         else:
             waiting[replacement.metadata.name] = WaitReason.HIGHER_PRIORITY
@@ -399,29 +405,81 @@ class _Admitter:
         mine, theirs = _sort_key(candidate, self._snapshot), _sort_key(first, self._snapshot)
         if (mine.attempts, mine.topology) != (theirs.attempts, theirs.topology):
             return False
-        return candidate.spec.node_name not in self._in_flight and self._reason(candidate) is None
+        node = candidate.spec.node_name
+        if node in self._in_flight or node in self._snapshot.objections:
+            return False
+        return self._reason(candidate) is None
 
     def _budgets_of(self, candidate: api.NodeReplacement) -> frozenset[str]:
         return self._snapshot.budgets.get(candidate.spec.node_name, frozenset())
 
     def _is_blocked(self, candidate: api.NodeReplacement) -> bool:
         """Return whether a candidate may not start, and record why."""
-        name, uid = candidate.metadata.name, self._snapshot.owner_uid(candidate)
-        if candidate.spec.node_name in self._in_flight:
-            self._waiting[name] = WaitReason.NODE_IN_FLIGHT
+        uid, node = self._snapshot.owner_uid(candidate), candidate.spec.node_name
+        if node in self._in_flight:
+            self._wait(candidate, WaitReason.NODE_IN_FLIGHT)
             return True
-        reason = WaitReason.QUEUED if uid in self._blocked_rollouts else self._reason(candidate)
+        if uid in self._blocked_rollouts:
+            self._wait(candidate, WaitReason.QUEUED)
+            return True
+        if node in self._snapshot.objections:  # mutant: objections-ignored
+            # Before all other reasons: those would delay the nodes after it.
+            self._wait(candidate, WaitReason.NODE_NEEDED)
+            return True
+        reason = self._reason(candidate)
         if reason is None:
             return False
         if reason is WaitReason.CONTROL_PLANE:
-            self._waiting[name] = reason
+            self._wait(candidate, reason)
             return True
         self._blocked_rollouts.add(uid)
         if reason is WaitReason.PENDING_PODS and self._has_expired(candidate):
-            self._expired.append(name)
+            self._expired.append(candidate.metadata.name)
         else:
-            self._waiting[name] = reason
+            self._wait(candidate, reason)
         return True
+
+    def _wait(self, candidate: api.NodeReplacement, reason: WaitReason) -> None:
+        self._waiting[candidate.metadata.name] = reason
+        details = self._details_of(candidate, reason)
+        if details:
+            self._details[candidate.metadata.name] = details
+
+    def _details_of(self, candidate: api.NodeReplacement, reason: WaitReason) -> str:
+        """Return a message that names the objects of other systems; empty without such objects."""
+        node, strategy = candidate.spec.node_name, candidate.spec.strategy
+        match reason:
+            case WaitReason.NODE_NEEDED:
+                return self._snapshot.objections[node]
+            case WaitReason.NODE_IN_FLIGHT:
+                held = self._names({node})
+                return f"{held} is working on this node" if held else ""
+            case WaitReason.MAX_CONCURRENT:
+                used, limit = len(self._slots), _limit(candidate)
+                held = self._names(self._slots, counts_others=True)
+                return f"{used} of {limit} nodes in flight: {held}" if held else ""
+            case WaitReason.TOPOLOGY:
+                own = _topology(node, strategy.topology_key, self._snapshot)
+                held = self._names(
+                    name
+                    for name in self._in_flight & self._snapshot.nodes.keys()
+                    if _topology(name, strategy.topology_key, self._snapshot) != own
+                )
+                return f"{reason.message}: {held}" if held else ""
+            case WaitReason.CONTROL_PLANE:
+                held = self._names(self._in_flight & self._control_plane.keys())
+                return f"{reason.message}; in flight: {held}" if held else ""
+            case _:
+                return ""
+
+    def _names(self, nodes: Iterable[str], *, counts_others: bool = False) -> str:
+        """Name the holders of these nodes that are no replacements; empty without any."""
+        if not self._snapshot.holders:
+            return ""
+        among = set(nodes)
+        held = [self._snapshot.holders[name] for name in among & self._snapshot.holders.keys()]
+        others = len(among) - len(held) if counts_others else 0
+        return names_of_holders(held, others) if held else ""
 
     def _reason(self, candidate: api.NodeReplacement) -> WaitReason | None:
         limit = _limit(candidate)
@@ -508,7 +566,7 @@ def _limit(replacement: api.NodeReplacement) -> int | None:
 def _nodes_with_slots(snapshot: ClusterSnapshot) -> set[str]:
     """Return the nodes that occupy a slot: two replacements of one node occupy one."""
     occupied = {r.spec.node_name for r in snapshot.replacements if r.status.occupies_slot}
-    return occupied | snapshot.orphaned
+    return occupied | snapshot.orphaned | snapshot.holders.keys()
 
 
 def _settled_at(replacement: api.NodeReplacement) -> datetime:

@@ -19,6 +19,7 @@ from navarchos.operator.replacements.events import ReplacementEvents
 from navarchos.operator.replacements.metrics import ReplacementMetrics
 from navarchos.operator.replacements.preparation import NodePreparation
 from navarchos.operator.replacements.snapshot import ClusterSnapshot
+from navarchos.operator.slots import Slots
 from navarchos.operator.throttle import ScanThrottle, delay_factor
 from navarchos.parallel import WorkerPool
 from navarchos.runtime import OUTDATED_READ, CachedClient
@@ -33,6 +34,9 @@ _OUTDATED_PAUSE: Final = 0.1
 """Seconds for the cache to receive the write of the other client."""
 
 _ALL: Final = "admission"
+
+_SLOTS_DELAY: Final = 0.5
+"""The longest pause, in seconds, after the slots of another system have changed."""
 
 _YIELD_DELAY: Final = 0.01
 """Seconds before the remaining reasons are written: started nodes are reconciled first."""
@@ -55,6 +59,7 @@ class AdmissionInputs:
 
     snapshot: Callable[[], ClusterSnapshot]
     budgets: BudgetLookup
+    slots: Slots
     preparation: NodePreparation = field(default_factory=lambda: NodePreparation(Actions()))
 
 
@@ -65,8 +70,10 @@ class AdmissionLoop:
     starts or whose wait reason has changed. When a node starts beside others, the pods of at
     most `budgets.MAX_LOOKUPS` nodes are listed.
 
-    Threads: one thread only (OP-21). Wait reasons are written by the threads of the worker pool;
-    a run waits for the last of them.
+    A run takes its turn with the admissions of other systems (NP-03).
+
+    Threads: one thread only (OP-21), if not said otherwise. Wait reasons are written by the threads
+    of the worker pool; a run waits for the last of them.
     """
 
     def __init__(
@@ -85,6 +92,9 @@ class AdmissionLoop:
         self._worker_pool = worker_pool
         self._clock = clock
         self._throttle = ScanThrottle(clock)
+        # The monotonic time at which other systems' slots changed. Set by any thread; the worker
+        # clears it before it observes, so that no change is missed.
+        self._slots_changed_at: float | None = None
         self._is_outdated = False  # another client wrote first, during this run
         # by name: the reason, and the monotonic time at which it is due
         self._deferred_reasons: dict[str, tuple[WaitReason, float]] = {}
@@ -102,9 +112,29 @@ class AdmissionLoop:
             Seconds until the next run is due by time alone, very few if this run has left work;
             `None` if only a change of an object makes one due.
         """
-        if not urgent and (pause := self._throttle.wait(_ALL)) is not None:
+        if not urgent and (pause := self._pause()) is not None:
             return pause
-        self._confirm_unanswered_writes()
+        self._slots_changed_at = None
+        with self._inputs.slots.turn():
+            return self._run()
+
+    def slots_changed(self) -> None:
+        """Let the next run come soon: slots or objections of another system have changed.
+
+        Threads: safe from any thread.
+        """
+        if self._slots_changed_at is None:
+            self._slots_changed_at = self._clock.monotonic()
+
+    def _pause(self) -> float | None:
+        pause = self._throttle.wait(_ALL)
+        changed_at = self._slots_changed_at
+        if pause is None or changed_at is None:
+            return pause
+        pause = min(pause, changed_at + _SLOTS_DELAY - self._clock.monotonic())
+        return pause if pause > 0 else None
+
+    def _run(self) -> float | None:
         snapshot = self._inputs.snapshot()
         self._throttle.record(_ALL, len(snapshot.replacements))
         self._metrics.publish(snapshot)
@@ -133,8 +163,10 @@ class AdmissionLoop:
         soonest = [time for time in times if time is not None]
         return min(soonest, default=None)
 
-    def _confirm_unanswered_writes(self) -> None:
+    def confirm_unanswered_writes(self) -> None:
         """Read replacements whose last write may have succeeded: they may occupy a slot.
+
+        Called at the beginning of each turn of any admission.
 
         A cache that is behind shows such a node as waiting, and another node would start in
         its place.

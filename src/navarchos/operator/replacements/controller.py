@@ -17,6 +17,7 @@ from navarchos.operator.replacements.pipeline import Pipeline
 from navarchos.operator.replacements.preparation import NodePreparation
 from navarchos.operator.replacements.reconciler import ADMISSION, ReplacementReconciler
 from navarchos.operator.replacements.stalled import is_on_hold, is_refused
+from navarchos.operator.slots import DRAINS, ROLLOUTS, Slots
 from navarchos.parallel import WorkerPool
 from navarchos.runtime import Builder, Channel, Controller, Manager, Request
 from navarchos.runtime.predicates import changed
@@ -30,6 +31,7 @@ def add_to_manager(
     worker_pool: WorkerPool,
     actions: Actions,
     owners: Owners,
+    slots: Slots,
 ) -> Controller:
     """Add the controller of replacements, with its one worker, to a manager.
 
@@ -53,12 +55,13 @@ def add_to_manager(
     pending = manager.informer(snapshot.PENDING_PODS, field_selector=snapshot.PENDING_SELECTOR)
     budgets = manager.informer(BUDGETS)
     inputs = AdmissionInputs(
-        snapshot.ClusterReader(clients, pending.lister.list, owners).snapshot,
+        snapshot.ClusterReader(clients, pending.lister.list, slots, owners).snapshot,
         BudgetLookup(
             manager.client.resource(PODS),
             lambda namespace: budgets.lister.list(namespace=namespace),
             manager.clock,
         ),
+        slots,
         NodePreparation(actions),
     )
     admission = AdmissionLoop(
@@ -70,7 +73,7 @@ def add_to_manager(
         manager.clock,
     )
     pipeline = Pipeline(clients, events, manager.clock, actions, owners)
-    return (
+    controller = (
         Builder(manager, "replacements", options=manager.options.controllers_with(workers=1))
         .for_(api.NODE_REPLACEMENTS)
         .owns(api.NODE_DRAINS)
@@ -88,6 +91,15 @@ def add_to_manager(
         .watches_channel(awake, "owners")
         .build(ReplacementReconciler(clients, admission, pipeline))
     )
+
+    def admission_is_due() -> None:
+        admission.slots_changed()
+        controller.queue.add(ADMISSION)
+
+    slots.add_admission(
+        ROLLOUTS, admission_is_due, confirm=admission.confirm_unanswered_writes, sees=(DRAINS,)
+    )
+    return controller
 
 
 def _admission(_: object) -> Iterable[Request]:

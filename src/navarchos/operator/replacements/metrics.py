@@ -4,7 +4,12 @@ from collections import Counter
 from typing import Final
 
 from navarchos.instrument import Instruments
-from navarchos.operator.api.v1alpha1 import ReplacementPhase, RolloutPhase, Step
+from navarchos.operator.api.v1alpha1 import (
+    NODE_REPLACEMENTS,
+    ReplacementPhase,
+    RolloutPhase,
+    Step,
+)
 from navarchos.operator.replacements.snapshot import ClusterSnapshot
 
 __all__ = ["MAX_PRIORITIES", "ReplacementMetrics"]
@@ -28,6 +33,11 @@ class ReplacementMetrics:
         self._rollouts = instruments.gauge(
             "navarchos_rollouts", "NodeRollouts, by phase.", ["phase"]
         )
+        self._slots = instruments.gauge(
+            "navarchos_slots",
+            "Nodes in flight that occupy a slot, by kind of the object that holds it.",
+            ["kind"],
+        )
         self._progress = instruments.gauge(
             "navarchos_rollout_nodes",
             "Nodes of all rollouts that are not completed, by state.",
@@ -39,6 +49,7 @@ class ReplacementMetrics:
         steps = Counter(r.status.current for r in snapshot.replacements)
         for step in Step:
             self._nodes.labels(step).set(steps[step])
+        self._publish_slots(snapshot)
         self._publish_priorities(snapshot)
         phases = Counter(
             rollout.status.phase or RolloutPhase.NEW
@@ -48,6 +59,15 @@ class ReplacementMetrics:
         for phase in RolloutPhase:
             self._rollouts.labels(phase).set(phases[phase])
         self._publish_progress(snapshot)
+
+    def _publish_slots(self, snapshot: ClusterSnapshot) -> None:
+        own = {r.spec.node_name for r in snapshot.replacements if r.status.occupies_slot}
+        held = Counter(holder.kind for holder in snapshot.holders.values())
+        # The last value of a kind that holds no slot any more must disappear.
+        self._slots.clear()
+        self._slots.labels(NODE_REPLACEMENTS.kind).set(len(own | snapshot.orphaned))
+        for kind, count in held.items():
+            self._slots.labels(kind).set(count)
 
     def _publish_priorities(self, snapshot: ClusterSnapshot) -> None:
         counts = Counter(

@@ -19,6 +19,7 @@ from navarchos.operator.nodes import Node
 from navarchos.operator.owners import ROLLOUT_KIND, OwnerKind, Owners, kind_of
 from navarchos.operator.reasons import WaitReason
 from navarchos.operator.replacements.attempt_drain import belongs_to, drain_name
+from navarchos.operator.slots import ROLLOUTS, Holder, Slots, orphaned_nodes
 
 __all__ = [
     "PENDING_PODS",
@@ -95,6 +96,10 @@ class ClusterSnapshot:
     """By name."""
     orphaned: frozenset[str] = frozenset()
     """Nodes with a drain whose replacement was deleted: their slot is still occupied."""
+    holders: Mapping[str, Holder] = field(default_factory=dict)
+    """Nodes in flight because of an object other than a replacement, by name."""
+    objections: Mapping[str, str] = field(default_factory=dict)
+    """Why nodes must not start now, by name. Only nodes of waiting replacements are here."""
     drains: Mapping[str, NodeDrain] = field(default_factory=dict)
     """The drains of replacements in step Draining, by name of the replacement. A drain that the
     cache does not have yet is missing."""
@@ -127,16 +132,21 @@ class ClusterReader:
         self,
         clients: OperatorClients,
         pending: Callable[[], Iterable[CachedPod]],
+        slots: Slots,
         owners: Owners | None = None,
     ) -> None:
         self._clients = clients
         self._pending = pending
+        self._slots = slots
         self._owners = owners or Owners()
 
     def snapshot(self) -> ClusterSnapshot:
-        """Return the objects as the caches have them now."""
+        """Return the objects as the caches have them now.
+
+        Raises:
+            SlotsUnknown: Another system failed to report its slots or objections.
+        """
         replacements = self._clients.replacements.list()
-        uids = {replacement.metadata.uid for replacement in replacements}
         nodes = {node.metadata.name: node for node in self._clients.nodes.list()}
         views = self._owners.views()
         return ClusterSnapshot(
@@ -145,14 +155,9 @@ class ClusterReader:
             other_owners=_names_of_owners(replacements, views) if views else {},
             owner_kinds=self._owners.kinds,
             nodes=nodes,
-            orphaned=frozenset(
-                drain.spec.node_name
-                for drain in self._clients.drains.list()
-                if not drain.status.is_final
-                and drain.spec.node_name in nodes
-                and (owner := controller_of(drain.metadata)) is not None
-                and owner.uid not in uids
-            ),
+            orphaned=orphaned_nodes(self._clients.drains.list(), replacements, nodes),
+            holders=self._slots.holders(without=ROLLOUTS),
+            objections=self._objections(replacements),
             drains={
                 replacement.metadata.name: drain
                 for replacement in replacements
@@ -161,6 +166,13 @@ class ClusterReader:
             },
             pending=pending_pods(self._pending()),
         )
+
+    def _objections(self, replacements: Iterable[NodeReplacement]) -> dict[str, str]:
+        if not self._slots.has_objections:
+            return {}
+        names = {r.spec.node_name for r in replacements if r.status.current is Step.WAITING}
+        texts = {name: self._slots.objection(name) for name in names}
+        return {name: text for name, text in texts.items() if text is not None}
 
     def _drain_of(self, replacement: NodeReplacement) -> NodeDrain | None:
         drain = self._clients.drains.find(drain_name(replacement))

@@ -457,7 +457,7 @@ def test_a_drain_of_another_owner_fails_the_attempt_and_stays(
 ) -> None:
     operator.add_node("a")
     operator.client.resource(NODE_DRAINS).create(
-        {"metadata": {"name": "mine"}, "spec": {"nodeName": "a"}}
+        {"metadata": {"name": "mine"}, "spec": {"nodeName": "gone"}}
     )
     operator.add_replacement("mine", nodeName="a", strategy={"retries": 0})
     operator.settle()
