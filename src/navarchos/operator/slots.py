@@ -32,6 +32,7 @@ __all__ = [
     "names_of_holders",
     "operator_slots",
     "orphaned_nodes",
+    "replacement_holders",
 ]
 
 T = TypeVar("T", bound=Object)
@@ -426,10 +427,10 @@ def _state_of_node(node: Node) -> object:
 def _follow(
     informer: SharedInformer[T], state: Callable[[T], object], notify: Callable[[], None]
 ) -> None:
-    informer.add_handler(_Follower(state, notify))
+    informer.add_handler(_SlotWatcher(state, notify))
 
 
-class _Follower(Generic[T]):
+class _SlotWatcher(Generic[T]):
     """Calls a function when objects come, go, or change in one part. A handler of an informer."""
 
     def __init__(self, state: Callable[[T], object], notify: Callable[[], None]) -> None:
