@@ -1,18 +1,19 @@
 """A second system for tests: it marks the objects of its kind."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Final
 
 import msgspec
 
-from navarchos.client import Resource
+from navarchos.client import Client, Resource
 from navarchos.client.rbac import PolicyRule
 from navarchos.crd import Definition, Manifest, Version, custom_resource_definition
 from navarchos.informers.source import informer_rbac
 from navarchos.meta import Object
+from navarchos.operator.preflight import PlanFinding, Severity
 from navarchos.operator.setup import OperatorParts, Part
-from navarchos.operator.systems import System
+from navarchos.operator.systems import StatusPart, System
 from navarchos.runtime import DONE, Builder, CachedClient, Reconciler, Request, Result
 from navarchos.testing.apiserver import ApiServer
 from navarchos.testing.cluster import Cluster
@@ -82,6 +83,30 @@ def _manifests() -> list[Manifest]:
     return [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}]
 
 
+def _read(client: Client) -> list[str]:
+    return sorted(tide.metadata.name for tide in client.resource(TIDE_RESOURCE).list().items)
+
+
+def _lines(names: Sequence[str]) -> Iterable[str]:
+    yield f"tides: {', '.join(names)}"
+
+
+def _plan(client: Client, nodes: Collection[str]) -> Mapping[str, Sequence[PlanFinding]]:
+    """A node with the name of a tide is flooded: it cannot be drained while the tide is high."""
+    tides = client.resource(TIDE_RESOURCE).list().items
+    return {
+        tide.metadata.name: [
+            PlanFinding(
+                severity=Severity.BLOCKS if tide.spec.is_high else Severity.NOTE,
+                reason="Flooded",
+                message="the tide is high",
+            )
+        ]
+        for tide in tides
+        if tide.metadata.name in nodes
+    }
+
+
 @contextmanager
 def _simulate(server: ApiServer, _cluster: Cluster) -> Iterator[None]:
     head = {"apiVersion": "tides.example.org/v1", "kind": "Tide"}
@@ -102,5 +127,7 @@ TIDES: Final = System(
     add=_add,
     definitions=_definitions,
     manifests=_manifests,
+    status=StatusPart(_read, _lines),
+    plan=_plan,
     simulate=_simulate,
 )

@@ -6,10 +6,11 @@ from typing import Any, Final, TypeVar, cast
 
 import click
 
+from navarchos.client import Client
 from navarchos.errors import ConfigError
 from navarchos.operator.systems import System
 
-__all__ = ["DEFAULT", "MODULES", "controllers_option", "flags", "load", "select"]
+__all__ = ["DEFAULT", "MODULES", "controllers_option", "flags", "installed", "load", "select"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -63,6 +64,16 @@ def load(names: Iterable[str]) -> tuple[System, ...]:
         module, variable = MODULES[name]
         found.append(cast("System", getattr(importlib.import_module(module), variable)))
     return tuple(found)
+
+
+def installed(client: Client) -> tuple[System, ...]:
+    """Return the systems, besides rollouts, whose kinds the server serves.
+
+    Raises:
+        ClientError: The server did not list its kinds.
+    """
+    others = load(name for name in MODULES if name not in DEFAULT)
+    return tuple(system for system in others if all(map(client.has_kind, system.kinds)))
 
 
 def flags(names: Iterable[str]) -> tuple[str, ...]:

@@ -7,13 +7,20 @@ from pathlib import Path
 import click
 import msgspec
 
+from navarchos.cli.controllers import installed
 from navarchos.cli.errors import ExitStatus
 from navarchos.cli.manifest_files import Manifest, check, load
 from navarchos.cli.options import TargetCluster, cluster_options, output_option
 from navarchos.cli.summary import MAX_LINES
 from navarchos.client import Client
 from navarchos.operator.api.v1alpha1 import NODE_ROLLOUTS, NodeRollout
-from navarchos.operator.preflight import PlanFinding, PredictedRollout, collect, predict
+from navarchos.operator.preflight import (
+    PlanFinding,
+    PredictedRollout,
+    collect,
+    predict,
+    with_findings,
+)
 
 __all__ = ["plan"]
 
@@ -58,6 +65,7 @@ def plan(
             rollouts = _from_files(client, manifests)
         now = datetime.now(UTC)
         predicted = predict(rollouts, collect(client, rollouts, now), now)
+        predicted = _with_other_systems(client, predicted)
     is_blocked = any(each.is_blocked for each in predicted)
     if as_json:
         click.echo(msgspec.json.encode(_PlanResult(rollouts=predicted, is_blocked=is_blocked)))
@@ -68,6 +76,18 @@ def plan(
 
 def _from_files(client: Client, manifests: list[Manifest]) -> list[NodeRollout]:
     return [msgspec.convert(checked, NodeRollout) for checked in check(client, manifests)]
+
+
+def _with_other_systems(
+    client: Client, predicted: tuple[PredictedRollout, ...]
+) -> tuple[PredictedRollout, ...]:
+    """Add what other installed systems find out about the nodes."""
+    names = {node.name for rollout in predicted for node in rollout.nodes}
+    for system in installed(client):
+        if system.plan is not None:
+            found = system.plan(client, names)
+            predicted = tuple(with_findings(rollout, found) for rollout in predicted)
+    return predicted
 
 
 def _lines(rollout: PredictedRollout) -> Iterable[str]:

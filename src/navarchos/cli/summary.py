@@ -4,7 +4,7 @@ The structs are the documented JSON of `status` and `drain`. Their fields keep n
 and meaning; fields can be added. A missing time is null. An empty list is present.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final, assert_never
 
@@ -132,6 +132,8 @@ class Summary(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     drains: tuple[DrainSummary, ...]
     out_of_date_because: str = ""
     """Why the summary may be out of date; empty if it is current."""
+    systems: Mapping[str, object] | msgspec.UnsetType = msgspec.UNSET
+    """What other systems report, by name; absent if none is installed."""
 
 
 def summarize(
@@ -324,8 +326,8 @@ MAX_LINES: Final = 10
 _BAR: Final = 24
 
 
-def summary_lines(summary: Summary, now: datetime) -> list[str]:
-    """Return the lines for all rollouts and drains."""
+def summary_lines(summary: Summary, now: datetime, more: Iterable[str] = ()) -> list[str]:
+    """Return the lines for all rollouts and drains, then more lines."""
     blocks = [
         *(rollout_lines(rollout, now) for rollout in summary.rollouts),
         *(drain_lines(drain, now) for drain in summary.drains),
@@ -333,6 +335,7 @@ def summary_lines(summary: Summary, now: datetime) -> list[str]:
     lines = [line for block in blocks for line in block] or [
         "no rollouts, and no drains outside of rollouts"
     ]
+    lines += more
     return (
         [*lines, f"{OUT_OF_DATE}: {summary.out_of_date_because}"]
         if summary.out_of_date_because

@@ -100,11 +100,13 @@ class _Entry:
 class Actions:
     """The actions that the controllers of this process carry out.
 
-    Lifecycle: controllers register while the manager is assembled; nothing changes afterwards.
+    Lifecycle: controllers register while the manager is assembled, or later, when the
+    CustomResourceDefinitions of their kinds are installed; one thread registers at a time.
     Threads: reads are safe from any thread.
     """
 
     def __init__(self) -> None:
+        # Never changed, only replaced: other threads iterate over it.
         self._entries: dict[ActionKind, _Entry] = {}
         self.channel: Final = Channel()
         """Brings the requests of `notify` to the controller of replacements."""
@@ -136,7 +138,7 @@ class Actions:
         """
         if kind in self._entries:
             raise ConfigError("action", str(kind), "an action of this kind is registered already")
-        self._entries[kind] = _Entry(action, prepares, observe)
+        self._entries = {**self._entries, kind: _Entry(action, prepares, observe)}
 
     @property
     def available(self) -> frozenset[ActionKind]:

@@ -56,11 +56,13 @@ def owner_view(
 class Owners:
     """The kinds of owners that controllers of this process have registered, besides rollouts.
 
-    Lifecycle: controllers register while the manager is assembled; nothing changes afterwards.
+    Lifecycle: controllers register while the manager is assembled, or later, when the
+    CustomResourceDefinitions of their kinds are installed; one thread registers at a time.
     Threads: reads and `changed` are safe from any thread.
     """
 
     def __init__(self) -> None:
+        # Never changed, only replaced: other threads iterate over it.
         self._sources: dict[OwnerKind, Callable[[], Iterable[api.NodeRollout]]] = {}
         self._listeners: list[Callable[[str], None]] = []
 
@@ -81,7 +83,7 @@ class Owners:
         kind = OwnerKind(resource.group, resource.kind)
         if kind in self._sources or kind == ROLLOUT_KIND:
             raise ConfigError("owner", resource.kind, "this kind is registered already")
-        self._sources[kind] = views
+        self._sources = {**self._sources, kind: views}
 
     def listen(self, notify: Callable[[str], None]) -> None:
         """Have a function called with the uid of each owner that may have changed."""

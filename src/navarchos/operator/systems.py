@@ -21,16 +21,40 @@ from navarchos.runtime import Manager
 
 if TYPE_CHECKING:
     # These packages are for other commands, and a manager does not import them.
+    from navarchos.client import Client
     from navarchos.crd import Manifest
+    from navarchos.operator.preflight import PlanFinding
     from navarchos.operator.taints import TaintDeclaration
     from navarchos.testing.apiserver import ApiServer
     from navarchos.testing.cluster import Cluster
 
-__all__ = ["ROLLOUTS", "System", "add_systems", "cached_kinds", "parts_of", "rbac_of"]
+__all__ = [
+    "ROLLOUTS",
+    "StatusPart",
+    "System",
+    "add_features",
+    "add_systems",
+    "cached_kinds",
+    "parts_of",
+    "rbac_of",
+]
 
 
 def _nothing() -> list[Any]:
     return []
+
+
+@dataclass(frozen=True, slots=True)
+class StatusPart:
+    """What `navarchos status` shows of a system.
+
+    Attributes:
+        read: Reads the cluster; returns what `-o json` prints below the name of the system.
+        lines: Returns the lines of text for the result of `read`.
+    """
+
+    read: "Callable[[Client], object]"
+    lines: Callable[[Any], Iterable[str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +78,9 @@ class System:
         add: Adds its controllers to the manager, once its kinds are served.
         definitions: Returns its CustomResourceDefinitions.
         manifests: Returns further objects that its Deployment needs.
+        status: Its part of `navarchos status`.
+        plan: Its part of `navarchos plan`: returns findings about nodes that a rollout would
+            start, by the node's name.
         simulate: Plays what the system needs from the outside, as long as the context is open;
             for the sandbox.
     """
@@ -71,6 +98,8 @@ class System:
     add: Callable[[setup.OperatorParts], None] | None = None
     definitions: "Callable[[], list[Manifest]]" = _nothing
     manifests: "Callable[[], list[Manifest]]" = _nothing
+    status: StatusPart | None = None
+    plan: "Callable[[Client, Collection[str]], Mapping[str, Sequence[PlanFinding]]] | None" = None
     simulate: "Callable[[ApiServer, Cluster], AbstractContextManager[object]] | None" = None
 
 
@@ -106,16 +135,29 @@ def add_systems(
         parts=parts_of(systems),
         further_taints=[taint for system in systems for taint in system.taints],
     )
+    add_features(manager, operator, systems)
+    return operator
+
+
+def add_features(
+    manager: Manager, operator: setup.OperatorParts, systems: Sequence[System]
+) -> None:
+    """Add the systems as features of the manager, each waiting for its own kinds."""
     for system in systems:
         if system.add is not None:
             folder = f"config/crds/{system.name}"
             manager.add_feature(
                 system.name,
                 system.kinds,
-                partial(system.add, operator),
+                partial(_add, system.add, operator),
                 hint=f"install the CustomResourceDefinitions: kubectl create -f {folder}",
             )
-    return operator
+
+
+def _add(add: Callable[[setup.OperatorParts], None], operator: setup.OperatorParts) -> None:
+    add(operator)
+    # Nodes may have waited for an action or an owner that the system has registered.
+    operator.owners.changed("")
 
 
 def cached_kinds(systems: Iterable[System]) -> Mapping[Resource[Any], KindOptions[Any]]:

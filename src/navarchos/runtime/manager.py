@@ -135,6 +135,7 @@ class Manager:
         self._names: set[str] = set()  # guarded by _state_lock
         self._warmed: list[Controller] = []  # guarded by _state_lock
         self._features: list[Feature] = []  # guarded by _state_lock
+        self._adding_lock = threading.Lock()  # one feature is added at a time
         self._resources: list[Resource[Any]] = []  # guarded by _state_lock
         # guarded by _state_lock; a dict, because its order makes test runs repeatable
         self._caches: dict[SharedInformer[Any], None] = {}
@@ -369,7 +370,8 @@ class Manager:
         served = []
         for feature in features:
             if feature.is_served(self._unfenced, self._stop):
-                feature.add()
+                with self._adding_lock:
+                    feature.add()
                 served.append(feature)
             else:
                 self._always.add(f"feature-{feature.name}", _Late(partial(self._add_late, feature)))
@@ -381,7 +383,8 @@ class Manager:
         held: list[tuple[RunnableGroup, str, Runnable]] = []
         collecting = _HELD.set(held)
         try:
-            feature.add()
+            with self._adding_lock:
+                feature.add()
         finally:
             _HELD.reset(collecting)
         self._catch_up(stop)

@@ -1,17 +1,30 @@
 """Declarations of systems: permissions, manifests and caches of a selection."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from tests.cases.tides import TIDE_RESOURCE, TIDES
 
+from navarchos.client import Resource
 from navarchos.informers import KindOptions
-from navarchos.meta import ObjectMeta
+from navarchos.meta import Object, ObjectMeta
 from navarchos.operator import setup, systems
+from navarchos.operator.actions import Actions
+from navarchos.operator.api.v1alpha1 import ActionKind
 from navarchos.operator.cache_transforms import KINDS
 from navarchos.operator.deployment import manifests, to_files
 from navarchos.operator.nodes import NODES, Node
+from navarchos.operator.owners import Owners
+from navarchos.operator.preflight import (
+    PlanFinding,
+    PodCounts,
+    PredictedNode,
+    PredictedRollout,
+    Severity,
+    with_findings,
+)
 from navarchos.operator.systems import ROLLOUTS, System
 
 SETS = {
@@ -111,3 +124,74 @@ def test_caches_keep_what_the_selected_systems_read() -> None:
         transform = systems.cached_kinds(selected)[NODES].transform
         assert transform is not None
         assert len(transform(node).metadata.annotations) == kept
+
+
+def test_a_system_may_register_its_owners_while_another_thread_reads_them() -> None:
+    """A system is added late when its definitions are installed late."""
+    owners, kinds = Owners(), (TIDE_RESOURCE, NODES)
+
+    def register_one_more() -> Iterable[Any]:
+        more = Resource("example.org", "v1", "more", "More", namespaced=False, type=Object)
+        owners.register(more, tuple)
+        return ()
+
+    owners.register(kinds[0], register_one_more)
+    owners.register(kinds[1], tuple)
+    assert owners.views() == {}
+    assert len(owners.kinds) == 4
+
+
+def test_a_system_may_register_its_actions_while_another_thread_reads_them() -> None:
+    actions = Actions()
+    action: Any = object()
+
+    def register_one_more(_: object) -> None:
+        actions.register(ActionKind.REBOOT, action)
+
+    actions.register(ActionKind.PLAN, action, observe=register_one_more)
+    actions.register(ActionKind.JOB, action, observe=lambda _: None)
+    actions.observe([])
+    assert actions.available == {ActionKind.PLAN, ActionKind.JOB, ActionKind.REBOOT}
+
+
+def test_admission_runs_again_when_a_system_was_added() -> None:
+    """Nodes may have waited for what the system has registered."""
+    woken: list[str] = []
+
+    class Parts:
+        owners = Owners()
+
+    class Manager:
+        """Adds a feature when the test says so."""
+
+        def add_feature(self, name: str, kinds: object, add: Any, *, hint: str) -> None:
+            woken.append(f"{name}: {hint}")
+            add()
+
+    Parts.owners.listen(lambda uid: woken.append(uid or "all"))
+    tides = replace(TIDES, add=lambda _: woken.append("added"))
+    systems.add_features(Manager(), Parts(), [ROLLOUTS, tides])  # type: ignore[arg-type]  # by test
+    hint = "install the CustomResourceDefinitions: kubectl create -f config/crds/tides"
+    assert woken == [f"tides: {hint}", "added", "all"]
+
+
+FINDING = PlanFinding(severity=Severity.NOTE, reason="Flooded", message="the tide is high")
+BLOCKING = PlanFinding(severity=Severity.BLOCKS, reason="Flooded", message="the tide is high")
+
+
+@pytest.mark.parametrize(
+    ("finding", "before", "after"),
+    [(FINDING, False, False), (FINDING, True, True), (BLOCKING, False, True)],
+)
+def test_findings_of_a_system_are_added_to_the_nodes(
+    finding: PlanFinding, before: bool, after: bool
+) -> None:
+    counts = PodCounts(evict=0, wait=0, ignore=0, refuse=0)
+    nodes = tuple(
+        PredictedNode(order=1, name=name, priority=0, starts="Now", pods=counts, findings=())
+        for name in "ab"
+    )
+    planned = PredictedRollout(name="roll", nodes=nodes, budgets=(), findings=(), is_blocked=before)
+    changed = with_findings(planned, {"b": [finding], "unknown": [BLOCKING]})
+    assert [node.findings for node in changed.nodes] == [(), (finding,)]
+    assert changed.is_blocked is after

@@ -15,6 +15,7 @@ from navarchos.operator.preflight.prediction import (
     PredictedRollout,
     dry_run_candidates,
     predict,
+    with_findings,
 )
 
 __all__ = [
@@ -29,4 +30,5 @@ __all__ = [
     "collect",
     "dry_run_candidates",
     "predict",
+    "with_findings",
 ]

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Final, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from navarchos.drain import (
     Budget,
@@ -43,6 +44,7 @@ __all__ = [
     "PredictedRollout",
     "dry_run_candidates",
     "predict",
+    "with_findings",
 ]
 
 T = TypeVar("T", api.NodeReplacement, api.NodeDrain)
@@ -122,6 +124,19 @@ class PredictedRollout(msgspec.Struct, frozen=True, rename="camel", kw_only=True
     budgets: tuple[PredictedBudget, ...]
     findings: tuple[PlanFinding, ...]
     is_blocked: bool
+
+
+def with_findings(
+    rollout: PredictedRollout, found: Mapping[str, Sequence[PlanFinding]]
+) -> PredictedRollout:
+    """Return a prediction with more findings about its nodes, by the node's name."""
+    nodes = tuple(
+        replace(node, findings=(*node.findings, *found.get(node.name, ())))
+        for node in rollout.nodes
+    )
+    more = [finding for node in nodes for finding in found.get(node.name, ())]
+    blocks = any(finding.severity is Severity.BLOCKS for finding in more)
+    return replace(rollout, nodes=nodes, is_blocked=rollout.is_blocked or blocks)
 
 
 def predict(
