@@ -26,8 +26,8 @@ $(STAMP): setup.cfg pyproject.toml constraints.txt
 venv: $(STAMP) ## Create .venv with everything that the other targets need
 
 .PHONY: run
-run: $(STAMP) ## Replace the nodes of an embedded cluster and show the progress
-	$(BIN)/navarchos sandbox
+run: $(STAMP) ## Replace the nodes of an embedded cluster; EXAMPLE=NAME for another bundled example
+	$(BIN)/navarchos sandbox $(EXAMPLE:%=-f %)
 
 .PHONY: test
 test: $(STAMP) ## Run all tests that need no external program

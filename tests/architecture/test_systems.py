@@ -73,6 +73,10 @@ FOREIGN = re.compile(
 )
 
 
+KEY = re.compile(r'"[\w.-]+\.[a-z]+/[\w.-]+"')
+"""A label or annotation. Pods and nodes carry those of many products."""
+
+
 @pytest.mark.rule("NP-52")
 def test_the_operator_names_no_provider_and_no_product() -> None:
     """Systems know these; the operator offers them a protocol."""
@@ -80,7 +84,7 @@ def test_the_operator_names_no_provider_and_no_product() -> None:
         f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
         for path in sorted((ROOT / "src/navarchos/operator").rglob("*.py"))
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
-        if FOREIGN.search(line)
+        if FOREIGN.search(KEY.sub("", line))
     ]
     assert found == []
 
