@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import Final, Protocol
 
 from navarchos.errors import ConfigError
-from navarchos.operator.api.v1alpha1 import ActionKind, NodeReplacement
+from navarchos.operator.api.v1alpha1 import ActionKind, Heir, NodeReplacement
 from navarchos.operator.nodes import Node
 from navarchos.operator.reasons import ConditionType, Reason
 from navarchos.runtime import Channel, Request
@@ -43,6 +43,9 @@ class ActionRunning:
 @dataclass(frozen=True, slots=True)
 class ActionDone:
     """The action has ended well."""
+
+    heir: Heir | None = None
+    """The node that took the place of this one, which is verified instead of this one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ OWNER_INDEX: Final = "owner"
 """The index of replacements and drains by the uid of their controller."""
 
 NODE_INDEX: Final = "node"
-"""The index of replacements by the name of their node."""
+"""The index of replacements by the name of their node, and of the node in its place."""
 
 RBAC: Final = informer_rbac(api.NODE_ROLLOUTS, api.NODE_REPLACEMENTS, api.NODE_DRAINS, NODES)
 """Permissions of these caches. The module that writes a kind declares its write permissions."""
@@ -59,7 +59,9 @@ def operator_clients(provider: ClientProvider) -> OperatorClients:
 
 
 def _index_by_node(replacement: api.NodeReplacement) -> tuple[str, ...]:
-    return (replacement.spec.node_name,)
+    heir = replacement.status.heir
+    own = replacement.spec.node_name
+    return (own,) if heir is None or heir.node_name == own else (own, heir.node_name)
 
 
 def _index_by_owner(obj: Object) -> tuple[str, ...]:

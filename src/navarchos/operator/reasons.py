@@ -23,6 +23,7 @@ class ConditionType(StrEnum):
     NODE_CORDONED = "NodeCordoned"
     NODE_DRAINED = "NodeDrained"
     ACTION_COMPLETED = "ActionCompleted"
+    NODE_VERIFIED = "NodeVerified"
 
 
 class Reason(StrEnum):
@@ -56,6 +57,9 @@ class Reason(StrEnum):
     ACTION_RUNNING = "ActionRunning"
     ACTION_COMPLETED = "ActionCompleted"
     ACTION_ENDING = "ActionEnding"
+    VERIFYING = "Verifying"
+    NODE_VERIFIED = "NodeVerified"
+    NOT_READY_AGAIN = "NotReadyAgain"
     JOB_FAILED = "JobFailed"
     JOB_REFUSED = "JobRefused"
     JOB_DELETED = "JobDeleted"
@@ -180,6 +184,7 @@ class EventReason(StrEnum):
     NODE_DRAINED = "NodeDrained"
     ACTION_STARTED = "ActionStarted"
     ACTION_COMPLETED = "ActionCompleted"
+    NODE_VERIFIED = "NodeVerified"
     REPLACEMENT_COMPLETED = "ReplacementCompleted"
     REPLACEMENT_FAILED = "ReplacementFailed"
     REPLACEMENT_CANCELLED = "ReplacementCancelled"

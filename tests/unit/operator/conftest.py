@@ -256,6 +256,7 @@ class Operator:
         self.drain_controller = Client(config)
         self.recorder = FakeRecorder()
         self.instruments = Instruments()
+        self.actions = Actions()  # of other systems
         self.owners = Owners()  # the kinds of other systems that own replacements
         self.recheck_after: float | None = None  # the last result of admission
         self.begin()

@@ -124,6 +124,7 @@ def _rank(step: Step) -> int:
             | Step.ACTING
             | Step.TERMINATING
             | Step.AWAITING_REPLACEMENT
+            | Step.VERIFYING
             | Step.RETURNING
             | Step.RELEASING
         ):
@@ -149,7 +150,7 @@ def style_of(step: Step) -> str:
             style = "yellow"
         case Step.ACTING | Step.TERMINATING | Step.AWAITING_REPLACEMENT:
             style = "blue"
-        case Step.RETURNING:
+        case Step.VERIFYING | Step.RETURNING:
             style = "cyan"
         case Step.RELEASING:
             style = "magenta"

@@ -7,6 +7,7 @@ ADMISSION ──> reconciler.py ──> admission_loop.py   observe ──> deci
 NodeReplacement ──> reconciler.py ──> pipeline.py   observe ──> decide ──> act ──> persist
                 steps/          what each step does next, as pure functions
                 attempt_drain.py  the NodeDrain of an attempt
+                verification.py, daemon_sets.py     whether a node is well after its action
                 status.py       the status after each transition
                 events.py, metrics.py               what it records
 ```
@@ -14,10 +15,16 @@ NodeReplacement ──> reconciler.py ──> pipeline.py   observe ──> deci
 
 from typing import Final
 
-from navarchos.operator.replacements import admission_loop, budgets, pipeline, snapshot
+from navarchos.operator.replacements import admission_loop, budgets, daemon_sets, pipeline, snapshot
 from navarchos.operator.replacements.controller import add_to_manager
 
 __all__ = ["RBAC", "add_to_manager"]
 
-RBAC: Final = (*admission_loop.RBAC, *budgets.RBAC, *snapshot.RBAC, *pipeline.RBAC)
+RBAC: Final = (
+    *admission_loop.RBAC,
+    *budgets.RBAC,
+    *snapshot.RBAC,
+    *pipeline.RBAC,
+    *daemon_sets.RBAC,
+)
 """Permissions of replacements, besides the caches that all controllers share."""

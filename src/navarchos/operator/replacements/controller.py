@@ -11,12 +11,14 @@ from navarchos.operator.owners import Owners
 from navarchos.operator.replacements import snapshot
 from navarchos.operator.replacements.admission_loop import AdmissionInputs, AdmissionLoop
 from navarchos.operator.replacements.budgets import BudgetLookup
+from navarchos.operator.replacements.daemon_sets import DaemonSetWatches
 from navarchos.operator.replacements.events import ReplacementEvents
 from navarchos.operator.replacements.metrics import ReplacementMetrics
 from navarchos.operator.replacements.pipeline import Pipeline
 from navarchos.operator.replacements.preparation import NodePreparation
 from navarchos.operator.replacements.reconciler import ADMISSION, ReplacementReconciler
 from navarchos.operator.replacements.stalled import is_on_hold, is_refused
+from navarchos.operator.replacements.verification import Verifier
 from navarchos.operator.slots import DRAINS, ROLLOUTS, Slots
 from navarchos.parallel import WorkerPool
 from navarchos.runtime import Builder, Channel, Controller, Manager, Request
@@ -42,6 +44,14 @@ def add_to_manager(
     def requests_of_node(node: Node) -> Iterable[Request]:
         replacements = clients.replacements.by_index(NODE_INDEX, node.metadata.name)
         return (ADMISSION, *(Request("", each.metadata.name) for each in replacements))
+
+    def verified_on(node: Node) -> Iterable[Request]:
+        replacements = clients.replacements.by_index(NODE_INDEX, node.metadata.name)
+        return [
+            Request("", each.metadata.name)
+            for each in replacements
+            if each.status.current is api.Step.VERIFYING
+        ]
 
     awake = Channel()
 
@@ -72,7 +82,14 @@ def add_to_manager(
         worker_pool,
         manager.clock,
     )
-    pipeline = Pipeline(clients, events, manager.clock, actions, owners)
+    daemon_sets = DaemonSetWatches(
+        manager.client,
+        wake=lambda name: awake.send(Request("", name)),
+        clock=manager.clock,
+        instruments=manager.instruments,
+    )
+    manager.add(daemon_sets, name="verified-daemon-sets")
+    pipeline = Pipeline(clients, events, manager.clock, actions, owners, Verifier(daemon_sets))
     controller = (
         Builder(manager, "replacements", options=manager.options.controllers_with(workers=1))
         .for_(api.NODE_REPLACEMENTS)
@@ -82,6 +99,7 @@ def add_to_manager(
         .watches(api.NODE_DRAINS, map=_admission, when=changed(_slot_state))
         .watches_channel(actions.channel, "actions")
         .watches(NODES, map=requests_of_node, when=changed(_node_inputs))
+        .watches(NODES, map=verified_on, when=changed(_verified_inputs))
         .watches(
             snapshot.PENDING_PODS,
             map=_admission,
@@ -130,6 +148,12 @@ def _node_inputs(node: Node) -> object:
     # The readiness of a worker decides nothing, and a large cluster has many changes of it.
     readiness = node.is_control_plane and node.is_ready
     return node.metadata.uid, node.metadata.labels, readiness
+
+
+def _verified_inputs(node: Node) -> object:
+    """Return what the verification of a node decides from; heartbeats are left out."""
+    status = node.status
+    return node.is_ready, node.ready_since, status.node_info, node.spec.taints, node.metadata.uid
 
 
 def _is_terminating(pod: snapshot.CachedPod) -> object:

@@ -79,7 +79,7 @@ class ReplacementEvents:
                 action = after.spec.action
                 kind = action.kind if action is not None else None
                 self._record(after, EventReason.ACTION_STARTED, f"action {kind} of node {node}")
-            case Step.AWAITING_REPLACEMENT | Step.RETURNING:
+            case Step.AWAITING_REPLACEMENT | Step.VERIFYING | Step.RETURNING:
                 self._action_ended(old, after)
             case Step.CORDONED | Step.DRAINING | Step.RELEASING:
                 pass  # the drain has its own events; after Releasing the attempt is recorded
@@ -87,7 +87,13 @@ class ReplacementEvents:
                 assert_never(step)
 
     def _action_ended(self, old: Step, after: NodeReplacement) -> None:
-        """Record that the action is done, when the replacement leaves the steps of its action."""
+        """Record that the action is done, when the replacement leaves the steps of its action.
+
+        Likewise that the node is well, when the replacement leaves Verifying.
+        """
+        if old is Step.VERIFYING:
+            message = f"node {after.spec.node_name} is well after its action"
+            self._record(after, EventReason.NODE_VERIFIED, message)
         in_action = {Step.ACTING, Step.TERMINATING, Step.AWAITING_REPLACEMENT}
         if old in in_action and after.status.current not in in_action and not node_gone(after):
             node = after.spec.node_name

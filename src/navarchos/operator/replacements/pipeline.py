@@ -22,7 +22,8 @@ from navarchos.operator.replacements import status as statuses
 from navarchos.operator.replacements.events import ReplacementEvents
 from navarchos.operator.replacements.steps import acting, decide
 from navarchos.operator.replacements.steps import decision as decisions
-from navarchos.operator.throttle import DeferredWrites
+from navarchos.operator.replacements.verification import Verifier, verified_node
+from navarchos.operator.throttle import REQUEUE_SOON, DeferredWrites
 
 __all__ = ["RBAC", "Pipeline"]
 
@@ -62,24 +63,34 @@ class Pipeline:
         clock: Clock,
         actions: Actions | None = None,
         owners: Owners | None = None,
+        verifier: Verifier | None = None,
     ) -> None:
         self._clients = clients
         self._owners = owners or Owners()
+        self._verifier = verifier or Verifier()
+        self._rechecks: dict[str, datetime] = {}  # by name; when time alone changes a decision
         self._events = events
         self._clock = clock
         self._actions = actions or Actions()
         self._deferred = DeferredWrites(_POD_COUNTS_DELAY, clock)
 
-    def deferred_write_in(self, name: str) -> float | None:
-        """Return the seconds until the replacement must be advanced for a deferred write.
+    def due_in(self, name: str) -> float | None:
+        """Return the seconds until the replacement must be advanced by time alone.
 
-        `None` if no write is deferred.
+        That is for a deferred write, or for a decision that waits for a time; `None` if only a
+        change of an object makes it due.
         """
-        return self._deferred.remaining(name)
+        deferred, recheck = self._deferred.remaining(name), self._rechecks.get(name)
+        if recheck is None:
+            return deferred
+        left = max(REQUEUE_SOON, (recheck - self._clock.now()).total_seconds())
+        return left if deferred is None else min(left, deferred)
 
     def forget(self, name: str) -> None:
         """Forget the deferred write of a deleted replacement."""
         self._deferred.clear(name)
+        self._rechecks.pop(name, None)
+        self._verifier.forget(name)
 
     def advance(self, replacement: api.NodeReplacement) -> api.NodeReplacement:
         """Do what the current step has to do now.
@@ -91,6 +102,7 @@ class Pipeline:
             Conflict: Another client changed an object since it was read; read it again.
             NotFound: An object was deleted since it was read; read it again.
         """
+        self._rechecks.pop(replacement.metadata.name, None)
         if statuses.reset_requested(replacement):
             return self._save(replacement, statuses.reset_status(replacement, self._clock.now()))
         step = replacement.status.current
@@ -130,7 +142,12 @@ class Pipeline:
                 observed = self._with_report(replacement, self._own_drain(replacement))
             case api.Step.ACTING | api.Step.TERMINATING | api.Step.AWAITING_REPLACEMENT:
                 drain, node = self._own_drain(replacement), self._node(replacement)
-                observed = decisions.StepObservation(replacement, drain, node)
+                abandoned = self._is_abandoned(replacement)
+                observed = decisions.StepObservation(
+                    replacement, drain, node, is_abandoned=abandoned
+                )
+            case api.Step.VERIFYING:
+                observed = self._observe_verifying(replacement)
             case api.Step.RETURNING:
                 observed = decisions.StepObservation(replacement, self._own_drain(replacement))
             case api.Step.DONE | api.Step.FAILED | api.Step.CANCELLED:
@@ -146,6 +163,14 @@ class Pipeline:
             return decisions.StepObservation(replacement, is_abandoned=True)
         # The drain itself asks the API server before it changes the node.
         return decisions.StepObservation(replacement, node=self._node(replacement))
+
+    def _observe_verifying(self, replacement: api.NodeReplacement) -> decisions.StepObservation:
+        # A cache that is behind only delays the end of the verification.
+        node = self._clients.nodes.find(verified_node(replacement).name)
+        found = self._verifier.observe(replacement, node, self._clock.now())
+        return decisions.StepObservation(
+            replacement, self._own_drain(replacement), node, verification=found
+        )
 
     def _with_report(
         self, replacement: api.NodeReplacement, drain: api.NodeDrain | None
@@ -237,10 +262,13 @@ class Pipeline:
         match action:
             case decisions.NoAction():
                 pass
-            case decisions.ContinueAction():
-                status = self._continue_action(observed, now)
-            case decisions.ReportAction(outcome):
-                status = statuses.action_running_status(replacement, outcome, now)
+            case (
+                decisions.ContinueAction()
+                | decisions.ReportAction()
+                | decisions.RecordBootId()
+                | decisions.AwaitVerification()
+            ):
+                status = self._follow_action(observed, action, now)
             case decisions.CreateDrain():
                 status = self._create_drain(replacement, now)
             case decisions.FailAttempt(reason, message):
@@ -272,12 +300,36 @@ class Pipeline:
             self._keep_cordon(drain)
         return statuses.released_status(replacement, now)
 
+    def _follow_action(
+        self,
+        observed: decisions.StepObservation,
+        action: decisions.ContinueAction
+        | decisions.ReportAction
+        | decisions.RecordBootId
+        | decisions.AwaitVerification,
+        now: datetime,
+    ) -> api.NodeReplacementStatus:
+        replacement = observed.replacement
+        match action:
+            case decisions.ContinueAction():
+                return self._continue_action(observed, now)
+            case decisions.ReportAction(outcome):
+                return statuses.action_running_status(replacement, outcome, now)
+            case decisions.RecordBootId(boot_id):
+                return msgspec.structs.replace(replacement.status, boot_id=boot_id)
+            case decisions.AwaitVerification(found):
+                if found.recheck_at is not None:
+                    self._rechecks[replacement.metadata.name] = found.recheck_at
+                return statuses.unverified_status(replacement, found.missing, now)
+            case _:
+                assert_never(action)
+
     def _continue_action(
         self, observed: decisions.StepObservation, now: datetime
     ) -> api.NodeReplacementStatus:
         outcome = self._actions.act(observed.replacement, observed.node)
         if isinstance(outcome, ActionDone):
-            status = statuses.action_completed_status(observed.replacement, now)
+            status = statuses.action_completed_status(observed.replacement, now, outcome.heir)
             done = msgspec.structs.replace(observed.replacement, status=status)
             observed = decisions.StepObservation(done, observed.drain, observed.node)
         following = acting.follow(observed, outcome)
@@ -370,6 +422,8 @@ class Pipeline:
             replacement, api.status_diff(replacement.status, status)
         )
         self._deferred.clear(name)
+        if replacement.status.current is api.Step.VERIFYING is not saved.status.current:
+            self._verifier.forget(name)
         self._events.moved(replacement, saved)
         return saved
 

@@ -55,7 +55,7 @@ class ReplacementReconciler(Reconciler):
                 error=str(error),
             )
             return Result(requeue=True)
-        after = self._pipeline.deferred_write_in(request.name)
+        after = self._pipeline.due_in(request.name)
         return DONE if after is None else Result(requeue_after=after)
 
     def _advance(self, name: str) -> bool:

@@ -1,7 +1,8 @@
 """The status of a replacement: one pure function per transition."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
+from typing import Final
 
 import msgspec
 
@@ -29,9 +30,13 @@ __all__ = [
     "reset_requested",
     "reset_status",
     "stalled_status",
+    "unverified_status",
     "waiting_status",
     "with_drain_report",
 ]
+
+_VERIFIED: Final = frozenset({api.Step.RETURNING, api.Step.DONE})
+"""The steps to which Verifying leads when the node is well."""
 
 
 def waiting_status(
@@ -81,7 +86,10 @@ def reserved_status(replacement: api.NodeReplacement, now: datetime) -> api.Node
         now=now,
     )
     return msgspec.structs.replace(
-        status, start_timestamp=status.start_timestamp or now, stalled_since=None
+        status,
+        start_timestamp=status.start_timestamp or now,
+        stalled_since=None,
+        boot_id="",  # of an earlier attempt
     )
 
 
@@ -94,6 +102,10 @@ def advanced_status(
 ) -> api.NodeReplacementStatus:
     """Return the status in another step of the pipeline."""
     changed = []
+    action = replacement.spec.action
+    wanted = action.verification if action is not None else None
+    if step is api.Step.VERIFYING and wanted is not None:
+        deadline = now + timedelta(seconds=wanted.timeout_seconds)
     if replacement.status.current is api.Step.DRAINING and evicts(replacement.spec):
         changed = [
             _condition(replacement, ConditionType.NODE_DRAINED, True, reason=Reason.NODE_DRAINED)
@@ -118,12 +130,27 @@ def action_running_status(
 
 
 def action_completed_status(
-    replacement: api.NodeReplacement, now: datetime
+    replacement: api.NodeReplacement, now: datetime, heir: api.Heir | None = None
 ) -> api.NodeReplacementStatus:
-    """Return the status of a node whose action has ended well."""
-    return _with_condition(
+    """Return the status of a node whose action has ended well, with the node in its place."""
+    status = _with_condition(
         replacement, _action_condition(replacement, True, Reason.ACTION_COMPLETED), now
     )
+    return status if heir is None else msgspec.structs.replace(status, heir=heir)
+
+
+def unverified_status(
+    replacement: api.NodeReplacement, missing: Sequence[str], now: datetime
+) -> api.NodeReplacementStatus:
+    """Return the status of a node that is not well yet, with what is missing."""
+    lacking = _condition(
+        replacement,
+        ConditionType.NODE_VERIFIED,
+        False,
+        reason=Reason.VERIFYING,
+        message="; ".join(missing),
+    )
+    return _with_condition(replacement, lacking, now)
 
 
 def action_ending_status(
@@ -209,6 +236,7 @@ def failed_attempt_status(
         api.StepStatus(name=api.Step.RELEASING, started_at=now, reason=reason),
         _condition(replacement, ConditionType.NODE_DRAINED, False, reason=reason, message=message),
         *_failed_action(replacement, reason, message),
+        *_failed_verification(replacement, reason, message),
         now=now,
     )
     return msgspec.structs.replace(
@@ -341,6 +369,15 @@ def _failed_action(
     return (_action_condition(replacement, False, reason, message),)
 
 
+def _failed_verification(
+    replacement: api.NodeReplacement, reason: str, message: str
+) -> tuple[Condition, ...]:
+    if find_condition(replacement.status.conditions, ConditionType.NODE_VERIFIED) is None:
+        return ()
+    type_ = ConditionType.NODE_VERIFIED
+    return (_condition(replacement, type_, False, reason=reason, message=message),)
+
+
 def _action_condition(
     replacement: api.NodeReplacement, is_so: bool, reason: str, message: str = ""
 ) -> Condition:
@@ -366,6 +403,9 @@ def _with_step(
     replacement: api.NodeReplacement, step: api.StepStatus, *changed: Condition, now: datetime
 ) -> api.NodeReplacementStatus:
     conditions = replacement.status.conditions
+    if replacement.status.current is api.Step.VERIFYING and step.name in _VERIFIED:
+        type_, reason = ConditionType.NODE_VERIFIED, Reason.NODE_VERIFIED
+        changed = (*changed, _condition(replacement, type_, True, reason=reason))
     for condition in changed:
         conditions = set_condition(conditions, condition, now=now)
     return msgspec.structs.replace(

@@ -41,6 +41,7 @@ from navarchos.operator.api.v1alpha1.node_drain import (
 from navarchos.operator.api.v1alpha1.node_replacement import (
     NODE_REPLACEMENTS,
     AttemptFailure,
+    Heir,
     NodeReplacement,
     NodeReplacementSpec,
     NodeReplacementStatus,
@@ -78,6 +79,7 @@ __all__ = [
     "DrainSpec",
     "EscalationAction",
     "EscalationStage",
+    "Heir",
     "IntOrPercent",
     "JobAction",
     "NodeDrain",

@@ -166,6 +166,27 @@ class ActionSpec(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=
         return next((kind for kind in ActionKind if getattr(self, kind) is not None), None)
 
     @property
+    def verification(self) -> VerifySpec | None:
+        """What is verified after the action; `None` if nothing is.
+
+        Without `verify`, the kind of the action decides. A node whose machine was removed has
+        nothing left to verify.
+        """
+        match self.kind:
+            case ActionKind.REMOVE:
+                return None
+            case ActionKind.JOB | None:
+                return self.verify
+            case ActionKind.PLAN:
+                return self.verify or VerifySpec()
+            case ActionKind.REBOOT:
+                return self.verify or VerifySpec(rebooted=True)
+            case ActionKind.REPLACE:
+                return self.verify or VerifySpec(ready_seconds=10, daemon_sets=True)
+            case kind:
+                assert_never(kind)
+
+    @property
     def returns(self) -> bool:
         """Whether the node is uncordoned at the end."""
         kind = self.kind

@@ -17,6 +17,7 @@ from navarchos.structs import prepare_decoding
 __all__ = [
     "NODE_REPLACEMENTS",
     "AttemptFailure",
+    "Heir",
     "NodeReplacement",
     "NodeReplacementSpec",
     "NodeReplacementStatus",
@@ -50,6 +51,7 @@ class Step(StrEnum):
     ACTING = "Acting"
     TERMINATING = "Terminating"
     AWAITING_REPLACEMENT = "AwaitingReplacement"
+    VERIFYING = "Verifying"
     RETURNING = "Returning"
     RELEASING = "Releasing"
     DONE = "Done"
@@ -69,6 +71,7 @@ class Step(StrEnum):
                 | Step.ACTING
                 | Step.TERMINATING
                 | Step.AWAITING_REPLACEMENT
+                | Step.VERIFYING
                 | Step.RETURNING
                 | Step.RELEASING
             ):
@@ -143,6 +146,13 @@ class NodeReplacementSpec(msgspec.Struct, frozen=True, rename="camel", gc=False,
     ] = None
 
 
+class Heir(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
+    """The node that took the place of a node whose machine was replaced."""
+
+    node_name: str
+    node_uid: str = msgspec.field(default="", name="nodeUID")
+
+
 class NodeReplacementStatus(
     msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True, omit_defaults=True
 ):
@@ -182,6 +192,14 @@ class NodeReplacementStatus(
         tuple[common.OwnerKey, ...],
         Meta(description="Controllers of evicted pods. Their Pending pods delay the next node."),
     ] = ()
+    boot_id: Annotated[
+        str,
+        Meta(
+            description="The boot id of the node when its action began, if action.verify must "
+            "show that the node has booted since."
+        ),
+    ] = msgspec.field(default="", name="bootID")
+    heir: Heir | None = None
     start_timestamp: datetime | None = None
     completion_timestamp: datetime | None = None
     conditions: tuple[Condition, ...] = ()

@@ -31,6 +31,7 @@ from navarchos.operator.replacements.steps import (
     releasing,
     reserved,
     returning,
+    verifying,
     waiting,
 )
 from navarchos.operator.replacements.steps.decision import Decision, NoAction, StepObservation
@@ -52,6 +53,8 @@ def decide(observed: StepObservation) -> Decision:
             decide_step = draining.decide
         case Step.ACTING | Step.TERMINATING | Step.AWAITING_REPLACEMENT:
             decide_step = acting.decide
+        case Step.VERIFYING:
+            decide_step = verifying.decide
         case Step.RETURNING:
             decide_step = returning.decide
         case Step.RELEASING:

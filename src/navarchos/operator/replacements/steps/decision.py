@@ -7,11 +7,13 @@ from navarchos.operator.actions import ActionRunning
 from navarchos.operator.api import v1alpha1 as api
 from navarchos.operator.nodes import Node
 from navarchos.operator.reasons import Reason
+from navarchos.operator.replacements.verification import Verification
 
 __all__ = [
     "DRAIN_DELETED",
     "Action",
     "Advance",
+    "AwaitVerification",
     "Complete",
     "CompleteReturned",
     "CompleteWithoutNode",
@@ -23,11 +25,13 @@ __all__ = [
     "FailAttempt",
     "KeepCordon",
     "NoAction",
+    "RecordBootId",
     "RecordNodeUid",
     "ReleaseSlot",
     "ReportAction",
     "StepObservation",
     "after",
+    "cordon_is_undone",
     "has_drain",
     "steps_of",
 ]
@@ -44,6 +48,8 @@ class StepObservation:
     """The node of this name, in the steps that decide from it: Waiting, Reserved without a
     drain, and the steps of an action. `None` there means that the API server has no such
     node."""
+    verification: Verification | None = None
+    """What the node still lacks, in Verifying; `None` if it was not read."""
     is_abandoned: bool = False
     """Whether the replacement's rollout is deleted, so that the replacement soon is too."""
 
@@ -65,6 +71,20 @@ class RecordNodeUid:
     """Write the node's uid into the spec of a replacement that a user created without it."""
 
     uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class RecordBootId:
+    """Record the boot id of the node before its action begins."""
+
+    boot_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class AwaitVerification:
+    """The node is not well yet: record what is missing, and look again when time changes it."""
+
+    found: Verification
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +150,8 @@ Action = (
     | CompleteWithoutNode
     | ContinueAction
     | ReportAction
+    | RecordBootId
+    | AwaitVerification
     | FailAttempt
     | DeleteDrain
     | KeepCordon
@@ -150,6 +172,13 @@ def has_drain(spec: api.NodeReplacementSpec) -> bool:
     return spec.action is None or spec.action.node is not api.NodeState.IN_SERVICE
 
 
+def cordon_is_undone(observed: StepObservation) -> bool:
+    """Return whether the node should be cordoned by its drain, and the drain was deleted."""
+    if not has_drain(observed.replacement.spec):
+        return False
+    return observed.drain is None or observed.drain.metadata.deletion_timestamp is not None
+
+
 def steps_of(spec: api.NodeReplacementSpec) -> tuple[api.Step, ...]:
     """Return the steps of a node from its start to its end, in order.
 
@@ -164,6 +193,7 @@ def steps_of(spec: api.NodeReplacementSpec) -> tuple[api.Step, ...]:
         api.Step.ACTING: kind is not None and not kind.ends_machine,
         api.Step.TERMINATING: kind is not None and kind.ends_machine,
         api.Step.AWAITING_REPLACEMENT: kind is api.ActionKind.REPLACE,
+        api.Step.VERIFYING: action is not None and action.verification is not None,
         api.Step.RETURNING: action is not None and action.returns,
     }
     return tuple(step for step, is_wanted in wanted.items() if is_wanted)
