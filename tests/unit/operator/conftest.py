@@ -16,7 +16,7 @@ from navarchos.drain import BUDGETS, PODS
 from navarchos.informers import FactoryOptions, InformerFactory, SharedInformer
 from navarchos.instrument import Instruments
 from navarchos.meta import Object, ObjectMeta, OwnerReference, ResourceVersion, format_time
-from navarchos.operator.actions import Actions
+from navarchos.operator.actions import Actions, NodeAction
 from navarchos.operator.api.v1alpha1 import (
     GROUP,
     NODE_DRAINS,
@@ -256,7 +256,7 @@ class Operator:
         self.drain_controller = Client(config)
         self.recorder = FakeRecorder()
         self.instruments = Instruments()
-        self.actions = Actions()  # of other systems
+        self.further_actions: dict[ActionKind, NodeAction] = {}  # of other systems
         self.owners = Owners()  # the kinds of other systems that own replacements
         self.recheck_after: float | None = None  # the last result of admission
         self.begin()
@@ -282,6 +282,8 @@ class Operator:
         self.job_caches = JobCaches(self.client, self.factory, self.actions.notify)
         jobs = JobActions(self.job_caches)
         self.actions.register(ActionKind.JOB, jobs, observe=jobs.observe)
+        for kind, action in self.further_actions.items():
+            self.actions.register(kind, action)
         write_pool = WorkerPool("write", clock=self.clock)
         self.rollouts = RolloutReconciler(
             self.clients, RolloutEvents(self.recorder), write_pool, self.clock

@@ -52,7 +52,7 @@ WELL = Verification(())
 CONTAINER = {"name": "c", "image": "i"}
 
 
-def node(make: Make, *, ready: float | None = -100, taints: Any = (), **info: str) -> Node:
+def node(make: Make, *, ready: float | None = -100, taints: Any = (), **info: Any) -> Node:
     """Return node `a`, Ready since this second."""
     condition = {
         "type": "Ready",
@@ -105,7 +105,7 @@ def test_a_node_must_be_ready_for_a_time(
     ],
 )
 def test_version_and_boot_id_are_compared_if_asked_for(
-    make: Make, wanted: dict[str, Any], info: dict[str, str], missing: tuple[str, ...]
+    make: Make, wanted: dict[str, Any], info: dict[str, Any], missing: tuple[str, ...]
 ) -> None:
     replacement = verifying(make, status={"boot_id": "first"})
     found = verify(VerifySpec(**wanted), replacement, node(make, **info), make.now)
@@ -229,7 +229,7 @@ def test_the_kind_of_the_action_decides_what_is_verified_by_default(
 
 
 def test_the_boot_id_is_recorded_before_the_action_begins(make: Make) -> None:
-    action = {"reboot": {}}
+    action: dict[str, Any] = {"reboot": {}}
     replacement = make.replacement("a", step=Step.ACTING, action=action)
     drain = make.drain(replacement, phase=DrainPhase.COMPLETED)
     booted = node(make, bootID="first")
@@ -279,7 +279,7 @@ def report(operator: Operator, name: str, boot_id: str, *, ready: bool = True) -
 
 def start(operator: Operator, *, verify: Any, **spec: Any) -> Reboot:
     reboot = Reboot()
-    operator.actions.register(ActionKind.REBOOT, reboot)
+    operator.further_actions[ActionKind.REBOOT] = reboot
     operator.restart()
     operator.add_node("a")
     report(operator, "a", "first")
@@ -386,8 +386,8 @@ def test_daemon_sets_are_watched_only_while_a_node_is_verified(
     def missing() -> tuple[str, ...]:
         return verifier.observe(wanted, node(make), make.now).missing
 
-    first = verifier.observe(wanted, node(make), make.now)
-    assert first.recheck_at is not None
+    unknown = Verification(("its DaemonSets are not known yet",), make.at(0.5))
+    assert Verifier().observe(wanted, node(make), make.now) == unknown
     lacking = ("no Ready pod of DaemonSet default/net is on the node",)
     wait_for("the lists", lambda: missing() == lacking)
     uid = operator.client.resource(DAEMON_SETS).get("net", "default").metadata.uid
