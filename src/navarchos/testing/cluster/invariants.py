@@ -23,7 +23,9 @@ from typing import Any, Final
 import msgspec
 
 from navarchos.client.selectors import LabelSelectorSpec, Selector
+from navarchos.client.taints import Toleration
 from navarchos.clock import SYSTEM_CLOCK, Clock
+from navarchos.placement.node_rules import tolerates_cordon
 from navarchos.placement.pod_rules import LabelAnchor, anchor_of, anchors_of
 from navarchos.testing.apiserver import Change
 from navarchos.testing.cluster.budgets import RequiredHealth, required_health
@@ -68,6 +70,7 @@ class PodRecord:
         is_healthy: Whether the pod is ready and not terminating.
         owner: The uid of the pod's controller.
         fixture: `DaemonSet` or `mirror` for a pod that must not be evicted, otherwise "".
+        tolerates_cordon: Whether the pod may be bound to a cordoned node.
         budgets: The matching budgets.
     """
 
@@ -80,6 +83,7 @@ class PodRecord:
     is_healthy: bool
     owner: str
     fixture: str
+    tolerates_cordon: bool
     budgets: tuple[BudgetRecord, ...] = ()
 
 
@@ -223,7 +227,13 @@ def read_pod(obj: JsonObject) -> PodRecord:
         is_healthy=ready and not terminating,
         owner=owner.get("uid", ""),
         fixture=fixture,
+        tolerates_cordon=_tolerates_cordon(obj.get("spec") or {}),
     )
+
+
+def _tolerates_cordon(spec: JsonObject) -> bool:
+    given = spec.get("tolerations")
+    return bool(given) and tolerates_cordon(msgspec.convert(given, tuple[Toleration, ...]))
 
 
 def _controller(metadata: JsonObject) -> JsonObject:
@@ -362,7 +372,7 @@ class InvariantChecker:
         if not pod.node:
             return
         since = self._cordons.get(pod.node)
-        if since is None or pod.fixture:
+        if since is None or pod.fixture or pod.tolerates_cordon:
             return
         age = self._clock.monotonic() - since
         if age > self._tolerance:
