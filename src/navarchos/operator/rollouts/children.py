@@ -71,14 +71,17 @@ def child_patch(
 
     A child that has not started follows the whole spec of the rollout (OP-10), a child in
     flight only `paused`, and a finished child nothing. A failed child still receives the resume
-    annotation, which resets its failures.
+    annotation, which resets its failures, and with it the whole spec: the user has perhaps
+    corrected it, and the node may start again before the next update of the child.
     """
     patch: dict[str, object] = {}
     token = resume_token(rollout)
     step = child.status.current
-    if token and step not in _NEVER_RESUMED and _token(child) != token:
+    is_resumed = bool(token) and step not in _NEVER_RESUMED and _token(child) != token
+    if is_resumed:
         patch["metadata"] = {"annotations": {RESUME_ANNOTATION: token}}
-    spec = _spec_changes(rollout, node, child) if not step.is_finished else {}
+    follows = not step.is_finished or (step is api.Step.FAILED and is_resumed)
+    spec = _spec_changes(rollout, node, child) if follows else {}
     if spec:
         patch["spec"] = spec
     return patch
@@ -93,7 +96,7 @@ def _spec_changes(
     rollout: api.NodeRollout, node: api.PlannedNode, child: api.NodeReplacement
 ) -> Mapping[str, object]:
     wanted = _spec(rollout, node)
-    if child.status.current is not api.Step.WAITING:
+    if child.status.current not in {api.Step.WAITING, api.Step.FAILED}:
         return {} if child.spec.paused == wanted.paused else {"paused": wanted.paused}
     # Name and uid of the node never change; the uid may have been filled in. A user may cancel
     # one node of a rollout.

@@ -110,3 +110,15 @@ def test_a_child_name_keeps_the_limit_of_its_kind(limit: int) -> None:
     longer = [child_name("r" * (limit - 1), last, limit=limit) for last in "nm"]
     assert {len(name) for name in longer} == {limit}
     assert len(set(longer)) == 2, "two children have one name"
+
+
+@pytest.mark.rule("OP-10")
+def test_a_failed_child_is_corrected_in_the_request_that_resumes_it(make: Make) -> None:
+    drain = {"timeoutSeconds": 7}
+    resumed = make.rollout(nodes=("a",), annotations={RESUME_ANNOTATION: "now"}, drain=drain)
+    failed = created(make, make.rollout(nodes=("a",)), step=Step.FAILED)
+    assert child_patch(resumed, NODE, failed) == {
+        "metadata": {"annotations": {RESUME_ANNOTATION: "now"}},
+        "spec": {"drain": {"timeoutSeconds": 7}},
+    }
+    assert child_patch(make.rollout(nodes=("a",), drain=drain), NODE, failed) == {}
