@@ -43,6 +43,7 @@ NIGHTLY := -q --timeout=14400 -o faulthandler_timeout=0
 nightly: $(STAMP) controlplane ## Run randomized tests, chaos and outages far longer than make test and e2e do
 	$(BIN)/python -m pytest $(NIGHTLY) tests/properties tests/races tests/model \
 		tests/unit/operator/replacements tests/unit/operator/test_outcomes.py \
+		tests/unit/operator/test_windows.py \
 		tests/integration/framework/test_network.py tests/mutations \
 		tests/integration/test_large_cluster.py tests/integration/test_moves.py
 	$(BIN)/python -m pytest $(NIGHTLY) --server=real tests/integration/framework/test_network.py \

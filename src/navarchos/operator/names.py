@@ -6,6 +6,7 @@ from typing import Final
 __all__ = [
     "ACTION_LABEL",
     "ACTION_LABELS",
+    "APPROVE_ANNOTATION",
     "CORDONED_BY_ANNOTATION",
     "DRAIN_COMPLETED_LABEL",
     "DRAIN_FINALIZER",
@@ -35,6 +36,9 @@ FIELD_MANAGER: Final = "navarchos-manager"
 
 RESUME_ANNOTATION: Final = "navarchos.pusher.com/resume"
 """On a NodeRollout: the failed attempts so far are reset. Written by `navarchos resume`."""
+
+APPROVE_ANNOTATION: Final = "navarchos.pusher.com/approve"
+"""On a NodeRollout: the number of the wave that a user approves. Written by `navarchos approve`."""
 
 TO_BE_REPLACED_TAINT: Final = "navarchos.pusher.com/to-be-replaced"
 """The key of the taint of a node that will be replaced: the scheduler prefers other nodes."""

@@ -19,6 +19,8 @@ class ConditionType(StrEnum):
     HALTED = "Halted"
     PAUSED = "Paused"
     CANCELLED = "Cancelled"
+    STRATEGY_INVALID = "StrategyInvalid"
+    APPROVAL_REFUSED = "ApprovalRefused"
     WAITING = "Waiting"
     NODE_CORDONED = "NodeCordoned"
     NODE_DRAINED = "NodeDrained"
@@ -43,6 +45,10 @@ class Reason(StrEnum):
     ROLLOUT_CANCELLED = "RolloutCancelled"
     ROLLOUT_HALTED = "RolloutHalted"
     TOO_MANY_FAILURES = "TooManyFailures"
+    INVALID_STRATEGY = "InvalidStrategy"
+    STRATEGY_VALID = "StrategyValid"
+    WRONG_APPROVAL = "WrongApproval"
+    APPROVAL_ENDED = "ApprovalEnded"
     # Of a replacement.
     STARTED = "Started"
     DRAINED = "Drained"
@@ -52,6 +58,7 @@ class Reason(StrEnum):
     DRAIN_DELETED = "DrainDeleted"
     DRAIN_FAILED = "DrainFailed"
     NAME_TAKEN = "NameTaken"
+    WINDOW_CLOSED = "WindowClosed"
     RETURNED = "Returned"
     ACTION_WAITING = "ActionWaiting"
     ACTION_RUNNING = "ActionRunning"
@@ -106,6 +113,9 @@ class WaitReason(StrEnum):
     INVALID_STRATEGY = "InvalidStrategy"
     ACTION_UNAVAILABLE = "ActionUnavailable"
     PREPARING = "Preparing"
+    OUTSIDE_WINDOW = "OutsideWindow"
+    DOES_NOT_FIT = "DoesNotFit"
+    WAVE = "Wave"
 
     @property
     def message(self) -> str:
@@ -141,6 +151,9 @@ class WaitReason(StrEnum):
                 | WaitReason.INVALID_STRATEGY
                 | WaitReason.ACTION_UNAVAILABLE
                 | WaitReason.PREPARING
+                | WaitReason.OUTSIDE_WINDOW
+                | WaitReason.DOES_NOT_FIT
+                | WaitReason.WAVE
             ):
                 return 0.0
             case _:
@@ -167,6 +180,9 @@ _MESSAGES: Final[Mapping[WaitReason, str]] = {
     WaitReason.ACTION_UNAVAILABLE: "no running controller carries out the action",
     WaitReason.PREPARING: "the action prepares the node",
     WaitReason.INVALID_STRATEGY: "strategy.maxConcurrent is neither a number nor a percentage",
+    WaitReason.OUTSIDE_WINDOW: "no window of strategy.windows is open, or a blackout has not ended",
+    WaitReason.DOES_NOT_FIT: "the window closes before a node would have finished",
+    WaitReason.WAVE: "the current wave of the rollout is not over",
 }
 
 
@@ -193,4 +209,7 @@ class EventReason(StrEnum):
     ROLLOUT_HALTED = "RolloutHalted"
     ROLLOUT_PAUSED = "RolloutPaused"
     ROLLOUT_CANCELLED = "RolloutCancelled"
+    WAVE_AWAITS_APPROVAL = "WaveAwaitsApproval"
+    WAVE_APPROVED = "WaveApproved"
+    APPROVAL_REFUSED = "ApprovalRefused"
     NODES_NOT_FOUND = "NodesNotFound"

@@ -18,8 +18,8 @@ from navarchos.operator.api.v1alpha1 import (
     NodeReplacement,
     NodeRollout,
     NodeRolloutSpec,
+    RolloutStrategy,
     Step,
-    Strategy,
 )
 from navarchos.operator.owners import ROLLOUT_KIND, OwnerKind, Owners, kind_of, owner_view
 from navarchos.operator.reasons import WaitReason
@@ -36,7 +36,7 @@ KIND = OwnerKind("example.com", "Version")
 
 
 def view(name: str = "v1", *, deleting: bool = False, **spec: Any) -> NodeRollout:
-    strategy = Strategy(**spec.pop("strategy", {}))
+    strategy = RolloutStrategy(**spec.pop("strategy", {}))
     metadata = ObjectMeta(
         name=name, uid=f"uid-{name}", deletion_timestamp=Make.now if deleting else None
     )

@@ -13,7 +13,15 @@ from navarchos.operator.history import count_failures, halt_reason, node_gone
 from navarchos.operator.reasons import WaitReason
 from navarchos.operator.replacements.snapshot import ClusterSnapshot, PendingPod
 from navarchos.operator.replacements.stalled import StalledNodes, find_stalled
+from navarchos.operator.replacements.waits import (
+    NO_WAITS,
+    RolloutWait,
+    RolloutWaits,
+    find_waits,
+    may_wait,
+)
 from navarchos.operator.slots import names_of_holders
+from navarchos.operator.waves import has_begun
 
 __all__ = [
     "MAX_TIE_CANDIDATES",
@@ -64,8 +72,9 @@ def admit(snapshot: ClusterSnapshot, now: datetime) -> Decisions:
     and name decide (OP-09). A blocked node blocks only later nodes of its rollout; a
     control-plane node that waits for its peers, and a node in flight for another replacement,
     block no other node, and neither does a node to which a system objects: it does not count as
-    unfinished either. Of several nodes that may start, the first one whose pods share the
-    fewest budgets with the nodes in flight starts.
+    unfinished either. The waiting nodes of a rollout that may start none of them, for example
+    outside its windows, delay no other rollout. Of several nodes that may start, the first one
+    whose pods share the fewest budgets with the nodes in flight starts.
 
     Promises: the same objects and time give the same decisions, in whatever order the objects
     are listed. Nodes in flight, for whatever object, and started nodes together stay within the
@@ -79,15 +88,18 @@ def admit(snapshot: ClusterSnapshot, now: datetime) -> Decisions:
     eligible: list[api.NodeReplacement] = []
     active: list[api.NodeReplacement] = []
     unfinished: list[int] = []
+    waits = _find_waits(snapshot, now)
+    held: dict[str, list[api.NodeReplacement]] = {}
     for replacement in snapshot.replacements:
         uid = snapshot.owner_uid(replacement)
         if _is_excluded(replacement, uid, snapshot) or replacement.metadata.name in cancelled:
             continue
         reason = _reason_of_its_own(replacement, suspended.get(uid), snapshot)
         step, node = replacement.status.current, replacement.spec.node_name
+        is_held = waits.of(replacement, uid) is not None
         is_needed = step is api.Step.WAITING and node in snapshot.objections
-        is_in_line = reason is None and not is_needed
-        if is_in_line or reason in {WaitReason.ROLLOUT_NOT_READY, WaitReason.QUEUED}:
+        is_in_line = (reason is None and not is_needed) or reason in _SOON
+        if is_in_line and not is_held:
             unfinished.append(replacement.spec.replacement.priority)
         if step is not api.Step.WAITING:
             if reason is None:
@@ -95,21 +107,28 @@ def admit(snapshot: ClusterSnapshot, now: datetime) -> Decisions:
             continue
         if reason is not None:
             waiting[replacement.metadata.name] = reason
+        elif is_held:
+            held.setdefault(uid or replacement.metadata.name, []).append(replacement)
         elif replacement.spec.node_uid:
             eligible.append(replacement)
     top = max(unfinished, default=0)
-    candidates = []
-    for replacement in eligible:
-        # Only nodes to which a system objects have a higher priority.
-        if replacement.spec.replacement.priority >= top:  # mutant: priorities-ignored
-            candidates.append(replacement)
-        else:
-            waiting[replacement.metadata.name] = WaitReason.HIGHER_PRIORITY
+    candidates = [each for each in eligible if _has_priority(each, top)]
+    waiting |= {
+        each.metadata.name: WaitReason.HIGHER_PRIORITY
+        for each in eligible
+        if not _has_priority(each, top)
+    }
     candidates.sort(key=lambda candidate: _sort_key(candidate, snapshot))
     stalled = find_stalled(snapshot, now, active)
-    decisions = _Admitter(snapshot, now, waiting).run(candidates, stalled)
+    admitter = _Admitter(snapshot, now, waiting, waits)
+    admitter.hold_back(held)
+    decisions = admitter.run(candidates, stalled)
     decisions = _complete(decisions, cancelled, snapshot)
     return _with_owners(decisions, snapshot)
+
+
+_SOON: Final = frozenset({WaitReason.ROLLOUT_NOT_READY, WaitReason.QUEUED})
+"""Reasons that end by themselves soon: such a node delays nodes of lower priorities."""
 
 
 def _complete(
@@ -204,6 +223,11 @@ def admit_with_budgets(
     return admit(replace(snapshot, budgets=budgets), now) if budgets else decisions
 
 
+def _has_priority(replacement: api.NodeReplacement, top: int) -> bool:
+    # Only nodes to which a system objects have a higher priority.
+    return replacement.spec.replacement.priority >= top  # mutant: priorities-ignored
+
+
 class _SortKey(NamedTuple):
     """The order of OP-09, with retries after all other nodes."""
 
@@ -224,6 +248,10 @@ def _sort_key(replacement: api.NodeReplacement, snapshot: ClusterSnapshot) -> _S
         replacement.spec.node_name,
         replacement.metadata.name,
     )
+
+
+def _order(replacement: api.NodeReplacement, snapshot: ClusterSnapshot) -> tuple[int, _SortKey]:
+    return -replacement.spec.replacement.priority, _sort_key(replacement, snapshot)
 
 
 def _topology(node_name: str, key: str, snapshot: ClusterSnapshot) -> str:
@@ -278,14 +306,32 @@ def _with_owners(decisions: Decisions, snapshot: ClusterSnapshot) -> Decisions:
     return replace(decisions, details=details)
 
 
-def _suspended_rollouts(snapshot: ClusterSnapshot) -> dict[str, WaitReason]:
-    """Return the rollouts of which no node may start, by uid, and why."""
-    children: dict[str, list[api.NodeReplacement]] = {uid: [] for uid in snapshot.rollouts}
+def _find_waits(snapshot: ClusterSnapshot, now: datetime) -> RolloutWaits:
+    """Return the waits of whole rollouts; most clusters have none, which costs little."""
+    strategies: list[api.Strategy] = [each.spec.strategy for each in snapshot.rollouts.values()]
+    strategies += [replacement.spec.strategy for replacement in snapshot.replacements]
+    if not any(map(may_wait, strategies)):
+        return NO_WAITS
+    return find_waits(snapshot.rollouts, _children(snapshot), now)
+
+
+def _children(snapshot: ClusterSnapshot) -> dict[str, list[api.NodeReplacement]]:
+    """Return the replacements of each rollout by its uid; under "" those without a rollout."""
+    children: dict[str, list[api.NodeReplacement]] = {"": []}
+    children |= {uid: [] for uid in snapshot.rollouts}
     for replacement in snapshot.replacements:
         uid = snapshot.owner_uid(replacement)
         if uid in children:
             children[uid].append(replacement)
-    reasons = {uid: _rollout_reason(snapshot.rollouts[uid], children[uid]) for uid in children}
+    return children
+
+
+def _suspended_rollouts(snapshot: ClusterSnapshot) -> dict[str, WaitReason]:
+    """Return the rollouts of which no node may start, by uid, and why."""
+    children = _children(snapshot)
+    reasons = {
+        uid: _rollout_reason(snapshot.rollouts[uid], children[uid]) for uid in snapshot.rollouts
+    }
     return {uid: reason for uid, reason in reasons.items() if reason is not None}
 
 
@@ -320,11 +366,16 @@ class _Admitter:
     """Admits candidates one after the other. Each started node leaves one slot less."""
 
     def __init__(
-        self, snapshot: ClusterSnapshot, now: datetime, waiting: dict[str, WaitReason]
+        self,
+        snapshot: ClusterSnapshot,
+        now: datetime,
+        waiting: dict[str, WaitReason],
+        waits: RolloutWaits,
     ) -> None:
         self._snapshot = snapshot
         self._now = now
         self._waiting = waiting
+        self._waits = waits
         self._details: dict[str, str] = {}
         self._slots = _nodes_with_slots(snapshot)
         # A stalled node occupies no slot, but it is cordoned all the same.
@@ -342,9 +393,29 @@ class _Admitter:
         }
         self._tie_candidates: dict[str, None] = {}
         self._blocked_rollouts: set[str] = set()
-        self._recheck: list[datetime] = []
+        self._recheck: list[datetime] = list(waits.recheck)
+        self._new_nodes = dict(waits.new_nodes)
+        self._full_waves: set[str] = set()
         self._start: list[str] = []
         self._expired: list[str] = []
+
+    def hold_back(self, held: Mapping[str, list[api.NodeReplacement]]) -> None:
+        """Record why nodes wait that may not start at all; the first of a rollout says it."""
+        for replacements in held.values():
+            known = [each for each in replacements if each.spec.node_uid]
+            known.sort(key=lambda each: _order(each, self._snapshot))
+            for number, replacement in enumerate(known):
+                wait = self._waits.of(replacement, self._snapshot.owner_uid(replacement))
+                if number or wait is None:
+                    self._waiting[replacement.metadata.name] = WaitReason.QUEUED
+                else:
+                    self._record_wait(replacement, wait)
+
+    def _record_wait(self, replacement: api.NodeReplacement, wait: RolloutWait) -> None:
+        name = replacement.metadata.name
+        self._waiting[name], self._details[name] = wait.reason, wait.message
+        if wait.until is not None:
+            self._recheck.append(wait.until)
 
     def run(self, candidates: Sequence[api.NodeReplacement], stalled: StalledNodes) -> Decisions:
         """Decide on each candidate, in order."""
@@ -374,6 +445,9 @@ class _Admitter:
         self._in_flight.add(candidate.spec.node_name)
         self._budgets_in_use.update(self._budgets_of(candidate))
         self._start.append(candidate.metadata.name)
+        uid = self._snapshot.owner_uid(candidate)
+        if uid in self._new_nodes and not has_begun(candidate):
+            self._new_nodes[uid] -= 1
 
     def _pick(self, remaining: Sequence[api.NodeReplacement]) -> int:
         """Return the index of the candidate to start: the first one, or one like it.
@@ -408,6 +482,8 @@ class _Admitter:
         node = candidate.spec.node_name
         if node in self._in_flight or node in self._snapshot.objections:
             return False
+        if self._is_beyond_wave(candidate):
+            return False
         return self._reason(candidate) is None
 
     def _budgets_of(self, candidate: api.NodeReplacement) -> frozenset[str]:
@@ -419,8 +495,8 @@ class _Admitter:
         if node in self._in_flight:
             self._wait(candidate, WaitReason.NODE_IN_FLIGHT)
             return True
-        if uid in self._blocked_rollouts:
-            self._wait(candidate, WaitReason.QUEUED)
+        if uid in self._blocked_rollouts or self._is_beyond_wave(candidate):
+            self._wait_in_line(candidate, uid)
             return True
         if node in self._snapshot.objections:  # mutant: objections-ignored
             # Before all other reasons: those would delay the nodes after it.
@@ -480,6 +556,22 @@ class _Admitter:
         held = [self._snapshot.holders[name] for name in among & self._snapshot.holders.keys()]
         others = len(among) - len(held) if counts_others else 0
         return names_of_holders(held, others) if held else ""
+
+    def _is_beyond_wave(self, candidate: api.NodeReplacement) -> bool:
+        """Return whether as many nodes as the wave has have started, without this one."""
+        full = self._new_nodes.get(self._snapshot.owner_uid(candidate)) == 0
+        return full and not has_begun(candidate)  # mutant: waves-ignored
+
+    def _wait_in_line(self, candidate: api.NodeReplacement, uid: str) -> None:
+        """Record that others of its rollout come first, or for the first one, that a wave is full.
+
+        A full wave does not block the rollout: nodes of the wave that are tried again still start.
+        """
+        if uid in self._blocked_rollouts or uid in self._full_waves:
+            self._wait(candidate, WaitReason.QUEUED)
+        else:
+            self._record_wait(candidate, self._waits.beyond[uid])
+            self._full_waves.add(uid)
 
     def _reason(self, candidate: api.NodeReplacement) -> WaitReason | None:
         limit = _limit(candidate)

@@ -134,11 +134,18 @@ def _action(rollout: api.NodeRollout) -> api.ActionSpec | None:
 
 
 def _resolved(rollout: api.NodeRollout) -> api.Strategy:
-    """Return the strategy with numbers for percentages: a child does not know the total."""
-    return msgspec.structs.replace(
-        rollout.spec.strategy,
-        max_concurrent=max_concurrent(rollout),
-        max_failures=max_failures(rollout),
+    """Return what the strategy says about each node.
+
+    It has numbers for percentages, because a child does not know the total, and no waves.
+    """
+    strategy = rollout.spec.strategy
+    of_nodes = {
+        field: getattr(strategy, field)
+        for field in api.Strategy.__struct_fields__
+        if field not in {"max_concurrent", "max_failures"}
+    }
+    return api.Strategy(
+        max_concurrent=max_concurrent(rollout), max_failures=max_failures(rollout), **of_nodes
     )
 
 

@@ -15,6 +15,7 @@ from navarchos.operator.api.v1alpha1.action import (
 from navarchos.operator.api.v1alpha1.common import (
     GROUP,
     VERSION,
+    BlackoutPeriod,
     ControlPlanePolicy,
     DrainSpec,
     EscalationAction,
@@ -25,8 +26,12 @@ from navarchos.operator.api.v1alpha1.common import (
     PendingPodsPolicy,
     PodNote,
     Replacement,
+    RolloutStrategy,
     Strategy,
     TimeoutPolicy,
+    TimeWindow,
+    Wave,
+    WindowEndPolicy,
     resolve_count,
     status_diff,
 )
@@ -60,6 +65,9 @@ from navarchos.operator.api.v1alpha1.node_rollout import (
     PlannedNode,
     PriorityCount,
     RolloutPhase,
+    WaveApproval,
+    WaveState,
+    WaveStatus,
 )
 
 __all__ = [
@@ -72,6 +80,7 @@ __all__ = [
     "ActionSpec",
     "Afterwards",
     "AttemptFailure",
+    "BlackoutPeriod",
     "BlockedPod",
     "Blocker",
     "ControlPlanePolicy",
@@ -107,11 +116,18 @@ __all__ = [
     "Replacement",
     "ReplacementPhase",
     "RolloutPhase",
+    "RolloutStrategy",
     "Step",
     "StepStatus",
     "Strategy",
+    "TimeWindow",
     "TimeoutPolicy",
     "VerifySpec",
+    "Wave",
+    "WaveApproval",
+    "WaveState",
+    "WaveStatus",
+    "WindowEndPolicy",
     "resolve_count",
     "status_diff",
 ]

@@ -26,6 +26,9 @@ __all__ = [
     "PlannedNode",
     "PriorityCount",
     "RolloutPhase",
+    "WaveApproval",
+    "WaveState",
+    "WaveStatus",
 ]
 
 
@@ -88,7 +91,7 @@ class NodeRolloutSpec(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_
         tuple[NodeNameEntry, ...],
         Meta(description="Nodes by name; these override selectors.", max_length=5000),
     ] = ()
-    strategy: common.Strategy = common.Strategy()
+    strategy: common.RolloutStrategy = common.RolloutStrategy()
     drain: common.DrainSpec = common.DrainSpec()
     action: Action = None
     paused: Annotated[
@@ -135,6 +138,53 @@ class BlockedPod(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=
     since: datetime | None = None
 
 
+class WaveState(StrEnum):
+    """What a wave waits for before nodes beyond it start."""
+
+    IN_PROGRESS = "InProgress"
+    SOAKING = "Soaking"
+    AWAITING_APPROVAL = "AwaitingApproval"
+    COMPLETED = "Completed"
+
+
+class WaveApproval(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
+    """A recorded approval of a wave. It holds only for a wave of the same number and size."""
+
+    number: Annotated[int, Meta(description="The number of the wave, from 1.")]
+    up_to: Annotated[int, Meta(description="The nodes up to the end of the wave.")]
+    by: Annotated[str, Meta(description="Who approved it, as the API server knows the user.")] = ""
+    at: Annotated[datetime, Meta(description="When the approval was recorded.")]
+
+
+class WaveStatus(
+    msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True, omit_defaults=True
+):
+    """The current wave."""
+
+    number: Annotated[int, Meta(description="The current wave, from 1; the last one at the end.")]
+    of: Annotated[int, Meta(description="The number of waves.")]
+    up_to: Annotated[int, Meta(description="The nodes up to the end of the wave.")]
+    state: Annotated[
+        WaveState,
+        Meta(
+            description="Its nodes have not all finished (InProgress), soakSeconds have not "
+            "passed (Soaking), a user must approve it (AwaitingApproval), or no wave holds nodes "
+            "back any more (Completed)."
+        ),
+    ]
+    since: Annotated[datetime | None, Meta(description="When the wave came into this state.")] = (
+        None
+    )
+    until: Annotated[datetime | None, Meta(description="When it will have soaked.")] = None
+    approvals: Annotated[
+        tuple[WaveApproval, ...], Meta(description="Who approved which wave, and when.")
+    ] = ()
+    judged: Annotated[
+        str,
+        Meta(description="The approval annotation that was applied or refused last, shortened."),
+    ] = ""
+
+
 class NodeRolloutStatus(
     msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True, omit_defaults=True
 ):
@@ -178,6 +228,7 @@ class NodeRolloutStatus(
     resumed: Annotated[
         str, Meta(description="The value of the resume annotation that was applied last.")
     ] = ""
+    wave: Annotated[WaveStatus | None, Meta(description="Absent without strategy.waves.")] = None
     conditions: tuple[Condition, ...] = ()
 
 
