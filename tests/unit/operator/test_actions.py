@@ -65,10 +65,13 @@ RUNNING = {"type": "ActionCompleted", "status": "False", "reason": "ActionRunnin
         ({**JOB, "afterwards": "Keep"}, "Reserved Cordoned Draining Acting"),
         ({**JOB, "node": "Cordoned"}, "Reserved Cordoned Draining Acting Returning"),
         ({**JOB, "node": "InService"}, "Reserved Acting"),
-        ({"reboot": {}}, "Reserved Cordoned Draining Acting Returning"),
-        ({"plan": {"namespace": "n", "name": "p"}, "node": "InService"}, "Reserved Acting"),
+        ({"reboot": {}}, "Reserved Cordoned Draining Acting Verifying Returning"),
+        (
+            {"plan": {"namespace": "n", "name": "p"}, "node": "InService"},
+            "Reserved Acting Verifying",
+        ),
         ({"remove": {}}, "Reserved Cordoned Draining Terminating"),
-        ({"replace": {}}, "Reserved Cordoned Draining Terminating AwaitingReplacement"),
+        ({"replace": {}}, "Reserved Cordoned Draining Terminating AwaitingReplacement Verifying"),
     ],
 )
 def test_the_steps_of_a_node_follow_from_its_spec(
@@ -662,6 +665,18 @@ def test_machines_are_terminated_and_replaced_by_steps(operator: Operator) -> No
     operator.settle()
     assert operator.steps() == {"roll-a": Step.AWAITING_REPLACEMENT}
     double.outcomes["AwaitingReplacement"] = ActionDone()
+    operator.settle()
+    assert operator.steps() == {"roll-a": Step.VERIFYING}
+
+
+def test_a_removed_machine_ends_its_node(operator: Operator) -> None:
+    double = Double()
+    operator.actions.register(ActionKind.REMOVE, double)
+    begin(operator, "a", action={"remove": {}})
+    operator.finish("roll-a")
+    assert operator.steps() == {"roll-a": Step.TERMINATING}
+    operator.remove_node("a")
+    double.outcomes["Terminating"] = ActionDone()
     operator.settle()
     assert operator.steps() == {"roll-a": Step.DONE}
     assert operator.drain("roll-a").spec.uncordon_on_delete is False
