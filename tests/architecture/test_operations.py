@@ -10,7 +10,14 @@ from navarchos.cli.errors import ExitStatus
 from navarchos.drain import EvictionOutcome, PodReason
 from navarchos.operator.api.v1alpha1 import DrainPhase, ReplacementPhase, RolloutPhase, Step
 from navarchos.operator.preflight import FindingReason as PlanReason
-from navarchos.operator.reasons import ConditionType, CordonReason, EventReason, Reason, WaitReason
+from navarchos.operator.reasons import (
+    ConditionType,
+    CordonReason,
+    EventReason,
+    PrepareReason,
+    Reason,
+    WaitReason,
+)
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "operations.md").read_text(encoding="utf-8")
@@ -31,7 +38,10 @@ def part(title: str) -> set[str]:
         ("### NodeRollout", RolloutPhase),
         ("### NodeReplacement", [*ReplacementPhase, *Step]),
         ("### NodeDrain", DrainPhase),
-        ("## Conditions and their reasons", [*ConditionType, *Reason, *CordonReason]),
+        (
+            "## Conditions and their reasons",
+            [*ConditionType, *Reason, *CordonReason, *PrepareReason],
+        ),
         ("### Reasons to wait", WaitReason),
         ("## Why a pod stays", [*PodReason, *(a for a in EvictionOutcome if not a.is_done)]),
         ("## Events", EventReason),

@@ -19,6 +19,7 @@ from navarchos.client import Resource
 from navarchos.informers import KindOptions
 from navarchos.meta import controller_of
 from navarchos.operator.api import v1alpha1 as api
+from navarchos.operator.names import DETACHING_ANNOTATION, MARKS_ANNOTATION
 from navarchos.operator.nodes import NODES, Node, NodeCondition
 
 __all__ = [
@@ -33,6 +34,9 @@ __all__ = [
 S = TypeVar("S", bound=msgspec.Struct)
 
 _OUR_ANNOTATIONS: Final = f"{api.GROUP}/*"
+
+_MAX_TIME: Final = 64
+"""The longest text of a time that is kept."""
 
 _MAX_INTERNED: Final = 65_536
 """The largest number of interned values."""
@@ -103,7 +107,11 @@ def node_transform(annotations: Iterable[str] = ()) -> Callable[[Node], Node]:
 
     def strip_node(node: Node) -> Node:
         found = node.metadata.annotations
-        kept = {key: found[key] for key in found if key in exact or key.startswith(prefixes)}
+        kept = {
+            key: found[key]
+            for key in found
+            if key in exact or key.startswith(prefixes) or _is_part_of_marks(key, found)
+        }
         info = node.status.node_info
         status = replace(
             node.status,
@@ -114,6 +122,20 @@ def node_transform(annotations: Iterable[str] = ()) -> Callable[[Node], Node]:
         return replace(node, metadata=replace(node.metadata, annotations=kept), status=status)
 
     return strip_node
+
+
+def _is_part_of_marks(key: str, annotations: Mapping[str, str]) -> bool:
+    """Return whether a marked node needs an annotation: a mark, or the time of a detacher.
+
+    Users choose the keys of both in the spec of a rollout.
+    """
+    record = annotations.get(MARKS_ANNOTATION)
+    if record is None:
+        return False
+    if key == DETACHING_ANNOTATION or f'"annotation:{key}"' in record:
+        return True
+    value = annotations[key]
+    return len(value) <= _MAX_TIME and value[4:5] == "-" and value[10:11] in {"T", "t", " "}
 
 
 def _strip_condition(condition: NodeCondition) -> NodeCondition:

@@ -8,10 +8,13 @@ __all__ = [
     "ACTION_LABELS",
     "APPROVE_ANNOTATION",
     "CORDONED_BY_ANNOTATION",
+    "DETACHING_ANNOTATION",
     "DRAIN_COMPLETED_LABEL",
     "DRAIN_FINALIZER",
     "DRAIN_HOOK_ANNOTATION",
     "FIELD_MANAGER",
+    "HOOK_ANSWER_PREFIX",
+    "MARKS_ANNOTATION",
     "MAX_LABEL_LENGTH",
     "MAX_NAME_LENGTH",
     "RESUME_ANNOTATION",
@@ -25,11 +28,20 @@ DRAIN_COMPLETED_LABEL: Final = "navarchos.pusher.com/drain-completed"
 CORDONED_BY_ANNOTATION: Final = "navarchos.pusher.com/cordoned-by"
 """On a node: the drain `<name>/<uid>` set the cordon."""
 
+DETACHING_ANNOTATION: Final = "node-detacher.variant.run/detaching"
+"""On a node: node-detacher detaches it, if the value is `true`."""
+
 DRAIN_FINALIZER: Final = "navarchos.pusher.com/drain"
 """On a NodeDrain: before it is deleted, its node may have to be uncordoned."""
 
 DRAIN_HOOK_ANNOTATION: Final = "navarchos.pusher.com/drain-hook"
 """On a pod: the hook after which the pod's controller removes it. It is never evicted."""
+
+HOOK_ANSWER_PREFIX: Final = "hook.navarchos.pusher.com/"
+"""On a NodeDrain, before the name of a hook: its answer, `Done` or `Waiting: TEXT`."""
+
+MARKS_ANNOTATION: Final = "navarchos.pusher.com/detached-for"
+"""On a node: which marks it has for which objects, and what it had before (JSON)."""
 
 FIELD_MANAGER: Final = "navarchos-manager"
 """In `managedFields` of a node: the operator has set `spec.unschedulable`."""

@@ -7,7 +7,14 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final, assert_never
 
-__all__ = ["ConditionType", "CordonReason", "EventReason", "Reason", "WaitReason"]
+__all__ = [
+    "ConditionType",
+    "CordonReason",
+    "EventReason",
+    "PrepareReason",
+    "Reason",
+    "WaitReason",
+]
 
 
 class ConditionType(StrEnum):
@@ -22,6 +29,7 @@ class ConditionType(StrEnum):
     STRATEGY_INVALID = "StrategyInvalid"
     APPROVAL_REFUSED = "ApprovalRefused"
     WAITING = "Waiting"
+    PREPARED = "Prepared"
     NODE_CORDONED = "NodeCordoned"
     NODE_DRAINED = "NodeDrained"
     ACTION_COMPLETED = "ActionCompleted"
@@ -82,6 +90,18 @@ class Reason(StrEnum):
     INVALID_SPEC = "InvalidSpec"
     PODS_CAME_LATE = "PodsCameLate"
     CORDONED_ONLY = "CordonedOnly"
+    PREPARE_TIMEOUT = "PrepareTimeout"
+
+
+class PrepareReason(StrEnum):
+    """The reason of the condition `Prepared`."""
+
+    WAITING_FOR_LOAD_BALANCERS = "WaitingForLoadBalancers"
+    WAITING_FOR_TIMESTAMP = "WaitingForTimestamp"
+    WAITING_FOR_HOOKS = "WaitingForHooks"
+    MARK_REMOVED_BY_OTHERS = "MarkRemovedByOthers"
+    PREPARED = "Prepared"
+    SKIPPED = "PreparationSkipped"
 
 
 class CordonReason(StrEnum):
@@ -191,6 +211,9 @@ class EventReason(StrEnum):
 
     REPLACEMENTS_CREATED = "ReplacementsCreated"
     REPLACEMENT_STARTED = "ReplacementStarted"
+    NODE_PREPARED = "NodePrepared"
+    PREPARATION_SKIPPED = "PreparationSkipped"
+    MARK_REMOVED_BY_OTHERS = "MarkRemovedByOthers"
     NODE_CORDONED = "NodeCordoned"
     NODE_UNCORDONED = "NodeUncordoned"
     POD_EVICTED = "PodEvicted"

@@ -119,6 +119,7 @@ def _rank(step: Step) -> int:
     match step:
         case (
             Step.RESERVED
+            | Step.PREPARING
             | Step.CORDONED
             | Step.DRAINING
             | Step.ACTING
@@ -144,7 +145,7 @@ def style_of(step: Step) -> str:
     match step:
         case Step.WAITING | Step.CANCELLED:
             style = "dim"
-        case Step.RESERVED | Step.CORDONED:
+        case Step.RESERVED | Step.PREPARING | Step.CORDONED:
             style = "cyan"
         case Step.DRAINING:
             style = "yellow"

@@ -19,8 +19,9 @@ from navarchos.operator.drains.evictions import DrainRuntime, EvictionDispatcher
 from navarchos.operator.drains.memory import BudgetWatch, DrainMemory
 from navarchos.operator.drains.metrics import DrainMetrics
 from navarchos.operator.drains.pods import NodePods, PodWatches
-from navarchos.operator.drains.reconciler import DrainParts, DrainReconciler
-from navarchos.operator.names import CORDONED_BY_ANNOTATION
+from navarchos.operator.drains.reconciler import DrainParts, DrainReconciler, sweep_request
+from navarchos.operator.marks import EXCLUDE_LABEL, NodeMarks, holders_of
+from navarchos.operator.names import CORDONED_BY_ANNOTATION, MARKS_ANNOTATION
 from navarchos.operator.nodes import NODES, Node
 from navarchos.operator.owners import Owners, kind_of
 from navarchos.parallel import WorkerPool
@@ -42,6 +43,9 @@ __all__ = [
     "add_to_manager",
     "build_reconciler",
 ]
+
+BY_HOLDER: Final = "holder"
+"""The index of nodes by the names of the drains that hold their marks."""
 
 BY_NODE: Final = "node"
 """The index of drains by the name of their node."""
@@ -95,6 +99,7 @@ def build_reconciler(
     """Build the reconciler, and what its drains share, which the caller runs."""
     clock = environment.clock
     memory = DrainMemory(clock)
+    caches.nodes.add_indexers({BY_HOLDER: _holding_drains})
     watches = PodWatches(
         client,
         on_change=environment.wake,
@@ -108,6 +113,7 @@ def build_reconciler(
     parts = DrainParts(
         drains=CachedClient(client.resource(api.NODE_DRAINS), caches.drains),
         nodes=NodeCordoner(client, caches.nodes),
+        marks=NodeMarks(client, caches.nodes),
         pods=NodePods(client, watches, caches.daemon_sets),
         dispatcher=EvictionDispatcher(
             Evictor(client), runtime, memory, budgets, events, environment.rand
@@ -117,6 +123,9 @@ def build_reconciler(
         events=events,
         clock=clock,
         is_suspended=environment.is_suspended,
+        marked_by=lambda drain: [
+            node.metadata.name for node in caches.nodes.lister.by_index(BY_HOLDER, drain)
+        ],
     )
     return DrainReconciler(parts), runtime
 
@@ -157,8 +166,10 @@ def add_to_manager(
     )
 
     def drains_of(node: Node) -> Iterable[Request]:
-        drains = caches.drains.lister.by_index(BY_NODE, node.metadata.name)
-        return [Request("", drain.metadata.name) for drain in drains]
+        name = node.metadata.name
+        drains = caches.drains.lister.by_index(BY_NODE, name)
+        sweep = [sweep_request(name)] if MARKS_ANNOTATION in node.metadata.annotations else []
+        return [*(Request("", drain.metadata.name) for drain in drains), *sweep]
 
     manager.add(runtime, name="drain-runtime")
     return (
@@ -199,11 +210,18 @@ def _suspension_check(
     return is_suspended
 
 
+def _holding_drains(node: Node) -> Iterable[str]:
+    return {holder.name for holder in holders_of(node) if holder.kind == api.NODE_DRAINS.kind}
+
+
 def _node_name(drain: api.NodeDrain) -> Iterable[str]:
     return (drain.spec.node_name,)
 
 
 def _cordon_inputs(node: Node) -> object:
     # Heartbeats and image lists change all the time and do not concern drains.
-    mark = node.metadata.annotations.get(CORDONED_BY_ANNOTATION)
-    return (node.metadata.uid, node.spec.unschedulable, mark)
+    annotations = node.metadata.annotations
+    cordon = (node.metadata.uid, node.spec.unschedulable, annotations.get(CORDONED_BY_ANNOTATION))
+    if MARKS_ANNOTATION not in annotations:
+        return cordon
+    return (*cordon, sorted(annotations.items()), node.metadata.labels.get(EXCLUDE_LABEL))

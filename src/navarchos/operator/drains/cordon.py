@@ -203,7 +203,7 @@ def is_cordoned_by_others(node: OwnedNode) -> bool:
 
 
 class NodeCordoner:
-    """Reads and patches the nodes of drains. No other part of drains writes nodes.
+    """Reads the nodes of drains, and cordons them.
 
     Promises: every patch carries uid and resourceVersion of the node that the decision was made
     on, so it fails with `Conflict` if the node has changed or another node has its name.
@@ -228,6 +228,10 @@ class NodeCordoner:
         if node is not None and _is_same_node(node, drain):
             return node
         return self.fetch(drain)
+
+    def find_by_name(self, name: str) -> Node | None:
+        """Return the cached node of this name, or `None`."""
+        return self._nodes.find(name)
 
     def fetch(self, drain: api.NodeDrain) -> Node | None:
         """Return the drain's node as the server has it now; `None` if it is gone.

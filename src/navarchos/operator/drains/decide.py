@@ -5,6 +5,7 @@ being deleted ──> uncordon the node, remove the finalizer
 ended         ──> look for late pods for a minute                    [reads: pods, node, drain]
 node is gone, or spec is invalid ──> end
 not adopted   ──> adopt
+not prepared  ──> set marks, wait for load balancers and hooks       [reads: pods, node]
 not cordoned  ──> cordon                                             [read: node]
 not recorded  ──> record the pods; the options may refuse the drain  [read: pods]
 empty         ──> end                                                [read: pods]
@@ -37,6 +38,13 @@ from navarchos.operator.drains.batch import (
     next_batch,
 )
 from navarchos.operator.drains.cordon import CordonDecision, CordonStep, decide_cordon
+from navarchos.operator.drains.preparing import (
+    PrepareDecision,
+    PrepareOutcome,
+    decide_preparation,
+    has_marks,
+    is_prepared,
+)
 from navarchos.operator.drains.settings import DrainSettings
 from navarchos.operator.names import DRAIN_FINALIZER
 from navarchos.operator.nodes import Node
@@ -56,6 +64,8 @@ __all__ = [
     "Read",
     "ReleaseDrain",
     "Report",
+    "ReturnMarks",
+    "TakeMarks",
     "UncordonNode",
     "decide",
     "next_recheck",
@@ -146,8 +156,15 @@ class DrainObservation:
 
         When a pause ends, the time moves by the duration of the pause.
         """
+        return self._without_pause(self.drain.status.start_timestamp)
+
+    @property
+    def prepare_started_at(self) -> datetime | None:
+        """The time from which the timeout of the preparation counts; `None` before it began."""
+        return self._without_pause(self.drain.status.prepare_timestamp)
+
+    def _without_pause(self, start: datetime | None) -> datetime | None:
         status = self.drain.status
-        start = status.start_timestamp
         if start is None or self.is_suspended:
             return start
         if not is_true(status.conditions, ConditionType.PAUSED):
@@ -166,6 +183,15 @@ class DrainObservation:
     def cordon(self) -> CordonDecision | None:
         """What to do about the cordon; `None` without a node."""
         return None if self.node is None else decide_cordon(self.node, self.drain)
+
+    @property
+    def preparation(self) -> PrepareDecision | None:
+        """What to do before pods are evicted; `None` if there is nothing to do any more."""
+        status = self.drain.status
+        if self.node is None or status.has_begun or is_prepared(status):
+            return None
+        began_at = self.prepare_started_at or self.now
+        return decide_preparation(self.drain, self.node, self.plan, began_at, self.now)
 
     @property
     def late_binding_wait(self) -> float:
@@ -231,6 +257,10 @@ class Report(Enum):
 
     PENDING = auto()
     """The drain is paused and has not begun."""
+    PREPARING = auto()
+    """The node is not prepared yet."""
+    PREPARED = auto()
+    PREPARE_FAILED = auto()
     CORDON = auto()
     """Only the cordon has changed."""
     CORDON_REFUSED = auto()
@@ -267,6 +297,28 @@ class CordonNode:
 
 
 @dataclass(frozen=True, slots=True)
+class TakeMarks:
+    """Set the marks of the drain on its node.
+
+    Attributes:
+        node: The node as the server has it.
+    """
+
+    node: Node
+
+
+@dataclass(frozen=True, slots=True)
+class ReturnMarks:
+    """Give back the marks of the drain.
+
+    Attributes:
+        is_kept: Whether the node keeps them, because it stays cordoned.
+    """
+
+    is_kept: bool
+
+
+@dataclass(frozen=True, slots=True)
 class DropOwnership:
     """Remove the drain's annotation from a node that another client uncordoned."""
 
@@ -291,7 +343,16 @@ class EvictPods:
     settings: DrainSettings
 
 
-Action = AdoptDrain | CordonNode | DropOwnership | UncordonNode | ReleaseDrain | EvictPods
+Action = (
+    AdoptDrain
+    | TakeMarks
+    | CordonNode
+    | DropOwnership
+    | UncordonNode
+    | ReturnMarks
+    | ReleaseDrain
+    | EvictPods
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,7 +390,9 @@ def decide(seen: DrainObservation) -> DrainDecision | Read:
 def _release(drain: api.NodeDrain) -> DrainDecision:
     if DRAIN_FINALIZER not in drain.metadata.finalizers:
         return DrainDecision(is_over=True)
-    undo = (UncordonNode(),) if drain.spec.uncordon_on_delete else ()
+    undo: tuple[Action, ...] = (UncordonNode(),) if drain.spec.uncordon_on_delete else ()
+    if has_marks(drain):
+        undo = (*undo, ReturnMarks(is_kept=not drain.spec.uncordon_on_delete))
     return DrainDecision((*undo, ReleaseDrain()), is_over=True)
 
 
@@ -383,8 +446,8 @@ def _decide_active(
     if DRAIN_FINALIZER not in seen.drain.metadata.finalizers or not seen.drain.spec.node_uid:
         return DrainDecision((AdoptDrain(node.metadata.uid),), requeue_after=REQUEUE_SOON)
     has_begun = seen.drain.status.has_begun
-    if seen.is_suspended and not has_begun:
-        return DrainDecision(report=Report.PENDING)
+    if (first := _decide_before_cordon(seen, node)) is not None:
+        return first
     match cordon.step:
         case CordonStep.NOTHING:
             return _decide_pods(seen, cordon, settings)
@@ -402,6 +465,44 @@ def _decide_active(
             assert_never(cordon.step)
 
 
+def _decide_before_cordon(seen: DrainObservation, node: Node) -> DrainDecision | Read | None:
+    """Decide what comes before the cordon; `None` if the node may be cordoned.
+
+    Without `spec.prepare` the pods are read after the cordon, so their hooks are waited for then.
+    """
+    status = seen.drain.status
+    if seen.is_suspended and not status.has_begun:
+        return DrainDecision(report=Report.PENDING)
+    if seen.drain.spec.prepare is None or status.has_begun or is_prepared(status):
+        return None
+    if Read.PODS not in seen.reads:
+        return Read.PODS
+    if seen.plan is None:
+        return DrainDecision(requeue_after=_REQUEUE_UNSYNCED)
+    found = seen.preparation
+    return None if found is None else _prepare(seen, node, found)
+
+
+def _prepare(seen: DrainObservation, node: Node, found: PrepareDecision) -> DrainDecision | Read:
+    match found.outcome:
+        case PrepareOutcome.MARK if Read.LIVE_NODE not in seen.reads:
+            # The cache leaves out most annotations, and the marks must be restored one day.
+            return Read.LIVE_NODE
+        case PrepareOutcome.MARK if seen.status_wait > 0:
+            # Status records that a removed mark was set again.
+            return DrainDecision(requeue_after=seen.status_wait)
+        case PrepareOutcome.MARK:
+            return DrainDecision((TakeMarks(node),), Report.PREPARING, _soon(seen))
+        case PrepareOutcome.WAIT:
+            return DrainDecision(report=Report.PREPARING, requeue_after=found.requeue_after)
+        case PrepareOutcome.READY:
+            return DrainDecision(report=Report.PREPARED, requeue_after=_soon(seen))
+        case PrepareOutcome.FAIL:
+            return _end(Report.PREPARE_FAILED)
+        case _:
+            assert_never(found.outcome)
+
+
 def _decide_pods(
     seen: DrainObservation, cordon: CordonDecision, settings: DrainSettings
 ) -> DrainDecision | Read:
@@ -411,13 +512,17 @@ def _decide_pods(
         return DrainDecision(requeue_after=_REQUEUE_UNSYNCED)
     if not seen.drain.status.has_begun and seen.plan.refuse:
         return _end(Report.PODS_REFUSED)
+    if seen.node is not None and (found := seen.preparation) is not None:
+        return _prepare(seen, seen.node, found)
     if seen.is_drained and (seen.drain.spec.evicts or cordon.in_force):
         return _end(Report.DRAINED)
     return _decide_evictions(seen, seen.plan, settings)
 
 
 def _next_read_of_pods(seen: DrainObservation) -> Read | None:
-    has_begun = seen.drain.status.has_begun
+    status = seen.drain.status
+    is_preparing = status.phase is api.DrainPhase.PREPARING and not is_prepared(status)
+    has_begun = status.has_begun or is_preparing
     # The watch may be late. The first plan decides whether any pod is evicted at all, and an
     # empty one ends the drain.
     is_list_due = (not has_begun or seen.is_drained) and Read.LIVE_PODS not in seen.reads

@@ -1,14 +1,14 @@
 """What drains record: events, metrics and log lines about transitions."""
 
 from datetime import datetime
-from typing import Final
+from typing import Final, assert_never
 
 from navarchos.drain import PODS, EvictionOutcome, PlannedPod
 from navarchos.events import EventType, Recorder, Reference
 from navarchos.logs import get_logger
 from navarchos.operator.api import v1alpha1 as api
 from navarchos.operator.drains.metrics import DrainMetrics
-from navarchos.operator.reasons import ConditionType, EventReason, Reason
+from navarchos.operator.reasons import ConditionType, EventReason, PrepareReason, Reason
 from navarchos.runtime import find_condition
 
 __all__ = ["DrainEvents"]
@@ -76,6 +76,7 @@ class DrainEvents:
             after: The drain after it, with the same status if nothing had to be written.
             now: The present time.
         """
+        self._record_preparation(before, after, now)
         self._record_blocked(before, after)
         if after.status.is_final and not before.status.is_final:
             self._record_end(after, now)
@@ -91,6 +92,40 @@ class DrainEvents:
     def forget(self, drain: str) -> None:
         """Forget the metrics of a drain that has ended."""
         self._metrics.forget(drain)
+
+    def _record_preparation(
+        self, before: api.NodeDrain, after: api.NodeDrain, now: datetime
+    ) -> None:
+        old = find_condition(before.status.conditions, ConditionType.PREPARED)
+        new = find_condition(after.status.conditions, ConditionType.PREPARED)
+        if new is None or (old is not None and old.reason == new.reason):
+            return
+        message = f"{_node(after)}: {new.message}"
+        began_at = after.status.prepare_timestamp
+        match PrepareReason(new.reason):
+            case PrepareReason.PREPARED:
+                self._metrics.observe_preparation(began_at, now)
+                prepared = f"{_node(after)} is prepared"
+                self._normal(after, EventReason.NODE_PREPARED, prepared, "Prepare")
+            case PrepareReason.SKIPPED:
+                self._metrics.observe_preparation(began_at, now)
+                self._warning(after, EventReason.PREPARATION_SKIPPED, message, "Prepare")
+                _log.warning(
+                    "preparation_skipped",
+                    kind=api.NODE_DRAINS.kind,
+                    name=after.metadata.name,
+                    error=new.message,
+                )
+            case PrepareReason.MARK_REMOVED_BY_OTHERS:
+                self._warning(after, EventReason.MARK_REMOVED_BY_OTHERS, message, "Prepare")
+            case (
+                PrepareReason.WAITING_FOR_LOAD_BALANCERS
+                | PrepareReason.WAITING_FOR_TIMESTAMP
+                | PrepareReason.WAITING_FOR_HOOKS
+            ):
+                pass
+            case reason:
+                assert_never(reason)
 
     def _record_blocked(self, before: api.NodeDrain, after: api.NodeDrain) -> None:
         known = {blocker.uid for blocker in before.status.blockers}

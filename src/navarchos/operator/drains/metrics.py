@@ -33,6 +33,12 @@ class DrainMetrics:
             ["result"],
             buckets=_BUCKETS,
         )
+        self._preparations = instruments.histogram(
+            "navarchos_drain_prepare_seconds",
+            "Time from the beginning of the preparation of a node to its end.",
+            [],
+            buckets=_BUCKETS,
+        )
         self._evictions = {outcome: evictions.labels(str(outcome)) for outcome in EvictionOutcome}
         self._durations = {
             phase: duration.labels(str(phase)) for phase in DrainPhase if phase.is_final
@@ -56,6 +62,11 @@ class DrainMetrics:
         """Record the duration of a drain; a drain without an eviction has no duration."""
         if started_at is not None:
             self._durations[phase].observe(max(0.0, (now - started_at).total_seconds()))
+
+    def observe_preparation(self, began_at: datetime | None, now: datetime) -> None:
+        """Record the duration of a preparation."""
+        if began_at is not None:
+            self._preparations.observe(max(0.0, (now - began_at).total_seconds()))
 
     def set_blocked(self, drain: str, pods: int, since: datetime | None) -> None:
         """Record how many pods of a drain are blocked, and since when."""

@@ -1,6 +1,6 @@
 """One reconcile of one drain: observe, decide, act, persist."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, assert_never
 
@@ -17,10 +17,12 @@ from navarchos.operator.drains.events import DrainEvents
 from navarchos.operator.drains.evictions import DrainRuntime, EvictionDispatcher
 from navarchos.operator.drains.memory import DrainMemory
 from navarchos.operator.drains.pods import NodePods
+from navarchos.operator.drains.preparing import holder_of, marks_of
 from navarchos.operator.drains.settings import DrainSettings
 from navarchos.operator.drains.status import compute_status, only_counts_changed
+from navarchos.operator.marks import MarkHolder, NodeMarks, holders_of
 from navarchos.operator.names import DRAIN_FINALIZER
-from navarchos.operator.nodes import Node
+from navarchos.operator.nodes import NODES, Node
 from navarchos.operator.throttle import REQUEUE_SOON
 from navarchos.runtime import (
     DONE,
@@ -31,7 +33,7 @@ from navarchos.runtime import (
     Result,
 )
 
-__all__ = ["RBAC", "DrainParts", "DrainReconciler"]
+__all__ = ["RBAC", "DrainParts", "DrainReconciler", "sweep_request"]
 
 _REQUEUE_OUTDATED: Final = 0.1
 
@@ -42,7 +44,17 @@ RBAC: Final = (
 )
 """The permissions (RBAC) to write drains; the cache of drains needs others."""
 
+_SWEEP: Final = "marks"
+
 _log = get_logger(__name__)
+
+
+def sweep_request(node: str) -> Request:
+    """Return the request to remove the marks of a node whose holders are gone.
+
+    Drains have no namespace, so the namespace distinguishes it from a request for a drain.
+    """
+    return Request(_SWEEP, node)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +63,8 @@ class DrainParts:
 
     Attributes:
         drains: Reads and writes drains.
-        nodes: Reads and writes nodes.
+        nodes: Reads and cordons nodes.
+        marks: Marks nodes.
         pods: Reads pods.
         dispatcher: Sends evictions.
         memory: Remembers what the process did.
@@ -60,10 +73,12 @@ class DrainParts:
         clock: Time.
         is_suspended: Whether the replacement or the rollout above an ended drain is paused or
             being deleted.
+        marked_by: Returns the nodes whose marks a drain of this name holds, from the cache.
     """
 
     drains: CachedClient[api.NodeDrain]
     nodes: NodeCordoner
+    marks: NodeMarks
     pods: NodePods
     dispatcher: EvictionDispatcher
     memory: DrainMemory
@@ -71,6 +86,7 @@ class DrainParts:
     events: DrainEvents
     clock: Clock
     is_suspended: Callable[[api.NodeDrain], bool]
+    marked_by: Callable[[str], Sequence[str]]
 
 
 class DrainReconciler(Reconciler):
@@ -99,12 +115,17 @@ class DrainReconciler(Reconciler):
         Raises:
             ClientError: The server refused a request or did not answer. Nothing is lost.
         """
-        drain = self._drains.find(request.name)
-        if drain is None:
-            self._forget(request.name)
-            return DONE
         try:
-            return self._reconcile(drain)
+            if request.namespace == _SWEEP:
+                self._sweep(request.name)
+                return DONE
+            drain = self._drains.find(request.name)
+            if drain is not None:
+                return self._reconcile(drain)
+            self._forget(request.name)
+            for node in self._parts.marked_by(request.name):
+                self._sweep(node)
+            return DONE
         except OUTDATED_READ as error:
             # The object has changed or is gone; the cache will show that shortly.
             _log.debug(
@@ -198,6 +219,8 @@ class DrainReconciler(Reconciler):
                     self._adopt(drain, node_uid)
                 case decisions.ReleaseDrain():
                     self._release(drain)
+                case decisions.TakeMarks() | decisions.ReturnMarks():
+                    self._mark(seen, action)
                 case decisions.CordonNode(node, message):
                     return self._cordon(drain, node, message)
                 case decisions.DropOwnership(node):
@@ -233,6 +256,40 @@ class DrainReconciler(Reconciler):
         self._memory.node_cordoned(drain.metadata.name)
         self._events.node_cordoned(drain, message)
         return None
+
+    def _mark(
+        self, seen: decisions.DrainObservation, action: decisions.TakeMarks | decisions.ReturnMarks
+    ) -> None:
+        spec, holder, marks = seen.drain.spec, holder_of(seen.drain), self._parts.marks
+        match action:
+            case decisions.TakeMarks(node):
+                marks.take(node, marks_of(spec.prepare), holder, seen.now)
+            case decisions.ReturnMarks(is_kept):
+                # A node that stays cordoned holds the marks itself.
+                heir = MarkHolder(NODES.kind, spec.node_name, spec.node_uid) if is_kept else None
+                marks.give_back(spec.node_name, spec.node_uid, {holder}, heir)
+            case _:
+                assert_never(action)
+
+    def _sweep(self, name: str) -> None:
+        """Give back the marks of a node whose holders are gone (IG-28)."""
+        node = self._nodes.find_by_name(name)
+        if node is not None and (gone := {h for h in holders_of(node) if self._is_gone(h, node)}):
+            self._parts.marks.give_back(name, node.metadata.uid, gone)
+            _log.info("marks_swept", kind=NODES.kind, name=name, holders=sorted(map(str, gone)))
+
+    def _is_gone(self, holder: MarkHolder, node: Node) -> bool:
+        """Return whether a holder does not exist any more. Other systems judge their own."""
+        if holder.kind == NODES.kind:
+            # The marks of a drained node stay until it is uncordoned.
+            return holder.uid != node.metadata.uid or not node.spec.unschedulable
+        if holder.kind != api.NODE_DRAINS.kind:
+            return False
+        cached = self._drains.find(holder.name)
+        if cached is not None and cached.metadata.uid == holder.uid:
+            return False
+        live = self._drains.fetch(holder.name)  # the cache may be late
+        return live is None or live.metadata.uid != holder.uid
 
     def _release(self, drain: api.NodeDrain) -> None:
         """Remove the finalizer, so that the API server deletes the drain."""

@@ -13,7 +13,7 @@ from navarchos.meta import format_time
 from navarchos.operator.api import v1alpha1 as api
 from navarchos.operator.drains import batch
 from navarchos.operator.drains.decide import DrainObservation, Report, owner_key
-from navarchos.operator.reasons import ConditionType, CordonReason, Reason
+from navarchos.operator.reasons import ConditionType, CordonReason, PrepareReason, Reason
 from navarchos.runtime.conditions import Condition, is_true, set_condition
 
 __all__ = [
@@ -56,26 +56,62 @@ def compute_status(
         case Report.INVALID_SPEC:
             return failed(stored, Reason.INVALID_SPEC, str(seen.settings), now=now)
         case Report.PENDING:
-            return replace(_with_pause(stored, seen), phase=api.DrainPhase.PENDING)
+            # A drain that is paused while it prepares its node keeps its marks and its phase.
+            is_preparing = stored.phase is api.DrainPhase.PREPARING
+            phase = api.DrainPhase.PREPARING if is_preparing else api.DrainPhase.PENDING
+            return replace(_with_pause(stored, seen), phase=phase)
         case Report.CORDON_REFUSED:
             return _with_refused_cordon(_with_pause(stored, seen), message, now)
         case Report.REOPENED:
             return _reopened(seen)
         case (
-            Report.CORDON
+            Report.PREPARING
+            | Report.PREPARED
+            | Report.PREPARE_FAILED
+            | Report.CORDON
             | Report.PROGRESS
             | Report.PODS_REFUSED
             | Report.TIMED_OUT
             | Report.DRAINED
         ):
-            return _with_work(_with_cordon(_with_pause(stored, seen), seen), seen, report)
+            return _with_work(_with_pause(stored, seen), seen, report)
         case _:
             assert_never(report)
+
+
+def _with_preparation(
+    status: api.NodeDrainStatus, seen: DrainObservation, report: Report
+) -> api.NodeDrainStatus:
+    found = seen.preparation
+    if found is None:
+        return status
+    # The node may be cordoned already: when only a pod asks for a hook.
+    preparing = replace(
+        _with_cordon(status, seen) if seen.drain.spec.prepare is None else status,
+        phase=api.DrainPhase.PREPARING,
+        prepare_timestamp=seen.prepare_started_at or seen.now,
+    )
+    preparing = with_condition(
+        preparing,
+        ConditionType.PREPARED,
+        is_true=report is Report.PREPARED,
+        reason=found.reason,
+        message=found.message,
+        now=seen.now,
+    )
+    if report is not Report.PREPARE_FAILED:
+        return preparing
+    is_removed = found.reason is PrepareReason.MARK_REMOVED_BY_OTHERS
+    reason = found.reason if is_removed else Reason.PREPARE_TIMEOUT
+    return failed(preparing, reason, found.message, now=seen.now)
 
 
 def _with_work(
     status: api.NodeDrainStatus, seen: DrainObservation, report: Report
 ) -> api.NodeDrainStatus:
+    if report in {Report.PREPARING, Report.PREPARED, Report.PREPARE_FAILED}:
+        return _with_preparation(status, seen, report)
+    status = _with_cordon(status, seen)
     plan, settings, now = seen.plan, seen.settings, seen.now
     if plan is None or isinstance(settings, ConfigError):
         return status
@@ -83,10 +119,10 @@ def _with_work(
         return refused(status, plan, now=now)
     status = with_pods(status, plan, now=now)
     if report is Report.DRAINED:
+        reason, message = Reason.NODE_DRAINED, f"{status.evicted} pods were evicted"
         if not seen.drain.spec.evicts:
-            return completed(status, Reason.CORDONED_ONLY, "spec.evict is false", now=now)
-        message = f"{status.evicted} pods were evicted"
-        return completed(status, Reason.NODE_DRAINED, message, now=now)
+            reason, message = Reason.CORDONED_ONLY, "spec.evict is false"
+        return completed(status, reason, message, now=now)
     explainer = BlockerExplainer(
         attempts=seen.attempts,
         escalation=settings.escalation,
@@ -382,7 +418,7 @@ def timed_out(
 
 
 def failed(
-    status: api.NodeDrainStatus, reason: Reason, message: str, *, now: datetime
+    status: api.NodeDrainStatus, reason: Reason | PrepareReason, message: str, *, now: datetime
 ) -> api.NodeDrainStatus:
     """Return the status of a drain that has failed."""
     ended = replace(status, phase=api.DrainPhase.FAILED, reason=str(reason), message=message)
@@ -475,7 +511,7 @@ def with_condition(
     type_: ConditionType,
     *,
     is_true: bool,
-    reason: Reason | CordonReason,
+    reason: Reason | CordonReason | PrepareReason,
     message: str,
     now: datetime,
 ) -> api.NodeDrainStatus:

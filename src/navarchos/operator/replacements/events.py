@@ -81,7 +81,7 @@ class ReplacementEvents:
                 self._record(after, EventReason.ACTION_STARTED, f"action {kind} of node {node}")
             case Step.AWAITING_REPLACEMENT | Step.VERIFYING | Step.RETURNING:
                 self._action_ended(old, after)
-            case Step.CORDONED | Step.DRAINING | Step.RELEASING:
+            case Step.PREPARING | Step.CORDONED | Step.DRAINING | Step.RELEASING:
                 pass  # the drain has its own events; after Releasing the attempt is recorded
             case _:
                 assert_never(step)

@@ -138,7 +138,7 @@ class Pipeline:
                 observed = decisions.StepObservation(replacement, node=self._node(replacement))
             case api.Step.RESERVED:
                 observed = self._observe_reserved(replacement)
-            case api.Step.CORDONED | api.Step.DRAINING | api.Step.RELEASING:
+            case api.Step.PREPARING | api.Step.CORDONED | api.Step.DRAINING | api.Step.RELEASING:
                 observed = self._with_report(replacement, self._own_drain(replacement))
             case api.Step.ACTING | api.Step.TERMINATING | api.Step.AWAITING_REPLACEMENT:
                 drain, node = self._own_drain(replacement), self._node(replacement)
@@ -187,8 +187,7 @@ class Pipeline:
         decision: decisions.Decision = decide(observed)
         while isinstance(decision, decisions.Advance):
             replacement = observed.replacement
-            is_drain = decision.to in {api.Step.CORDONED, api.Step.DRAINING}
-            deadline = _deadline(observed.drain) if is_drain else None
+            deadline = _deadline(observed.drain, decision.to)
             status = statuses.advanced_status(
                 replacement, decision.to, self._clock.now(), deadline=deadline
             )
@@ -439,8 +438,11 @@ def _needs_end_of_action(step: api.Step, action: decisions.Action) -> bool:
             return False
 
 
-def _deadline(drain: api.NodeDrain | None) -> datetime | None:
-    """Return when the drain times out; `None` before its first eviction, or without a timeout."""
-    if drain is None or drain.status.start_timestamp is None or not drain.spec.timeout_seconds:
-        return None
-    return drain.status.start_timestamp + timedelta(seconds=drain.spec.timeout_seconds)
+def _deadline(drain: api.NodeDrain | None, step: api.Step) -> datetime | None:
+    """Return when the drain times out in a step; `None` before it began, or without a timeout."""
+    began_at, seconds = None, 0
+    if drain is not None and step is api.Step.PREPARING and drain.spec.prepare is not None:
+        began_at, seconds = drain.status.prepare_timestamp, drain.spec.prepare.timeout_seconds
+    elif drain is not None and step in {api.Step.CORDONED, api.Step.DRAINING}:
+        began_at, seconds = drain.status.start_timestamp, drain.spec.timeout_seconds
+    return began_at + timedelta(seconds=seconds) if began_at is not None and seconds else None

@@ -369,6 +369,12 @@ class World:
     def edit(self, name: str = "d", **spec: Any) -> None:
         self.patch(f"/apis/{GROUP}/v1alpha1/nodedrains/{name}", {"spec": spec})
 
+    def answer(self, hook: str, text: str, name: str = "d") -> None:
+        """Answer a hook of a drain."""
+        annotations = {f"hook.{GROUP}/{hook}": text}
+        path = f"/apis/{GROUP}/v1alpha1/nodedrains/{name}"
+        self.patch(path, {"metadata": {"annotations": annotations}})
+
     def delete_drain(self, name: str = "d") -> None:
         assert self.client.raw("DELETE", f"/apis/{GROUP}/v1alpha1/nodedrains/{name}").status == 200
 

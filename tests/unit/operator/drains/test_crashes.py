@@ -101,3 +101,41 @@ def test_a_deleted_drain_uncordons_its_node_after_a_kill_at_any_write(
     assert not world.is_cordoned()
     assert world.mark == ""
     assert world.terminating() == []
+
+
+@pytest.mark.rule("IG-74")
+@pytest.mark.parametrize("writes", range(1, 15))
+def test_marks_are_given_back_after_a_kill_at_any_write(
+    world: World, crashing_client: Client, writes: int
+) -> None:
+    exclude = "node.kubernetes.io/exclude-from-external-load-balancers"
+    world.node()
+    labels = {exclude: "false"}
+    world.patch("/api/v1/nodes/n1", {"metadata": {"labels": labels}})
+    world.pod("a")
+    marks = {"excludeFromExternalLoadBalancers": True, "annotateNode": {"key": "example.com/out"}}
+    world.drain(prepare={**marks, "hooks": ["f5"]})
+    world.answer("f5", "Done")
+    process = world.process(crashing_client)
+    try:
+        process.run(world.is_over, meanwhile=world.kubelet)
+        world.delete_drain()
+        process.step()
+    except Killed:
+        pass
+    finally:
+        process.close()
+    world.clock.passed += 3
+    if world.server.list("nodedrains", group=GROUP):
+        successor = world.process()
+        if not world.get()["metadata"].get("deletionTimestamp"):
+            successor.run(world.is_over, meanwhile=world.kubelet)
+            assert world.status()["reason"] == "NodeDrained"
+            assert world.condition("Prepared") == ("True", "Prepared")
+            assert world.node_now["metadata"]["labels"] == {exclude: "true"}
+            world.delete_drain()
+        successor.step()
+    assert world.server.list("nodedrains", group=GROUP) == []
+    assert world.node_now["metadata"]["labels"] == labels
+    assert not world.node_now["metadata"].get("annotations")
+    assert not world.is_cordoned()

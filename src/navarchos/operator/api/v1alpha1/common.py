@@ -21,16 +21,20 @@ __all__ = [
     "EscalationAction",
     "EscalationStage",
     "IntOrPercent",
+    "NodeAnnotation",
     "NodeFailurePolicy",
     "OwnerKey",
     "PendingPodsPolicy",
     "PodNote",
+    "PrepareSpec",
+    "PrepareTimeoutPolicy",
     "Replacement",
     "RolloutStrategy",
     "Seconds",
     "Strategy",
     "TimeWindow",
     "TimeoutPolicy",
+    "TimestampWait",
     "Wave",
     "WindowEndPolicy",
     "resolve_count",
@@ -370,6 +374,109 @@ class EscalationStage(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_
     ] = None
 
 
+class PrepareTimeoutPolicy(StrEnum):
+    """What a drain does when its node is not prepared in time."""
+
+    FAIL = "Fail"
+    PROCEED = "Proceed"
+
+
+AnnotationKey = Annotated[
+    str,
+    Meta(
+        description="A key such as example.com/name.",
+        min_length=1,
+        max_length=317,
+        extra_json_schema={
+            "x-kubernetes-validations": [
+                {
+                    "rule": "self.matches('^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?"
+                    "[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$')",
+                    "message": "must be the key of an annotation, such as example.com/name",
+                },
+                {
+                    "rule": "!self.matches('^([a-z0-9.-]*[.])?(navarchos[.]pusher[.]com|"
+                    "kubernetes[.]io|k8s[.]io)/')",
+                    "message": "must not belong to Kubernetes or to Navarchos",
+                },
+            ]
+        },
+    ),
+]
+
+
+class NodeAnnotation(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
+    """An annotation that the node has while it is out of service."""
+
+    key: AnnotationKey
+    value: Annotated[str, Meta(description="The value of the annotation.", max_length=1024)] = ""
+
+
+class TimestampWait(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
+    """An annotation in which another program writes when it has detached the node."""
+
+    key: Annotated[
+        str,
+        Meta(description="The key; the value is a time in RFC 3339.", min_length=1, max_length=317),
+    ]
+    grace_period_seconds: Annotated[
+        Seconds, Meta(description="Seconds to wait after that time.")
+    ] = 10
+
+
+class PrepareSpec(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
+    """What happens to a node before it is cordoned. By default nothing."""
+
+    exclude_from_external_load_balancers: Annotated[
+        bool,
+        Meta(
+            description="Set the label node.kubernetes.io/exclude-from-external-load-balancers, "
+            "which the service controllers of clouds obey."
+        ),
+    ] = False
+    annotate_node: Annotated[
+        NodeAnnotation | None,
+        Meta(description="Set an annotation that makes another program detach the node."),
+    ] = None
+    wait_for_timestamp: Annotated[
+        TimestampWait | None,
+        Meta(description="Wait until another program has recorded that it has detached the node."),
+    ] = None
+    settle_seconds: Annotated[
+        Seconds,
+        Meta(description="Seconds to wait after the label and the annotation have been set."),
+    ] = 0
+    hooks: Annotated[
+        tuple[
+            Annotated[
+                str,
+                Meta(
+                    min_length=1,
+                    max_length=63,
+                    pattern="^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$",
+                ),
+            ],
+            ...,
+        ],
+        Meta(
+            description="Hooks to wait for, besides the hooks of pods. A hook answers with the "
+            "annotation hook.navarchos.pusher.com/NAME of the NodeDrain: Done, or Waiting: TEXT.",
+            max_length=20,
+        ),
+    ] = ()
+    timeout_seconds: Annotated[
+        Seconds,
+        Meta(description="Timeout of the preparation, counted from its beginning; 0: no timeout."),
+    ] = 300
+    on_timeout: Annotated[
+        PrepareTimeoutPolicy,
+        Meta(
+            description="After the timeout, fail the drain (Fail), or drain the node all the same "
+            "(Proceed)."
+        ),
+    ] = PrepareTimeoutPolicy.FAIL
+
+
 class DrainSpec(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
     """How a node is drained: the options of `kubectl drain`, timeouts and escalation."""
 
@@ -416,6 +523,21 @@ class DrainSpec(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=T
         tuple[EscalationStage, ...],
         Meta(description="Stages that delete pods which were not evicted in time.", max_length=10),
     ] = ()
+    prepare: Annotated[
+        PrepareSpec | None,
+        Meta(
+            description="What happens before the node is cordoned: take it out of load balancers, "
+            "wait for hooks. If absent, hooks of pods are waited for after the cordon.",
+            extra_json_schema={
+                "x-kubernetes-validations": [
+                    {
+                        "rule": "!has(self.waitForTimestamp) || has(self.annotateNode)",
+                        "message": "waitForTimestamp requires annotateNode",
+                    }
+                ]
+            },
+        ),
+    ] = None
 
 
 class PodNote(msgspec.Struct, frozen=True, rename="camel", gc=False):

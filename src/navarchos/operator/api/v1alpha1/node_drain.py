@@ -26,6 +26,7 @@ class DrainPhase(StrEnum):
     """The published summary of a drain."""
 
     PENDING = "Pending"
+    PREPARING = "Preparing"
     DRAINING = "Draining"
     COMPLETED = "Completed"
     FAILED = "Failed"
@@ -36,7 +37,7 @@ class DrainPhase(StrEnum):
         match self:
             case DrainPhase.COMPLETED | DrainPhase.FAILED:
                 return True
-            case DrainPhase.PENDING | DrainPhase.DRAINING:
+            case DrainPhase.PENDING | DrainPhase.PREPARING | DrainPhase.DRAINING:
                 return False
             case _:
                 assert_never(self)
@@ -100,6 +101,10 @@ class NodeDrainStatus(
     observed_generation: int = 0
     start_timestamp: Annotated[
         datetime | None, Meta(description="Time of the first eviction; timeouts count from it.")
+    ] = None
+    prepare_timestamp: Annotated[
+        datetime | None,
+        Meta(description="Time at which the preparation began; its timeout counts from it."),
     ] = None
     completion_timestamp: datetime | None = None
     total: int = 0

@@ -46,6 +46,7 @@ class Step(StrEnum):
 
     WAITING = "Waiting"
     RESERVED = "Reserved"
+    PREPARING = "Preparing"
     CORDONED = "Cordoned"
     DRAINING = "Draining"
     ACTING = "Acting"
@@ -66,6 +67,7 @@ class Step(StrEnum):
                 return ReplacementPhase.NEW
             case (
                 Step.RESERVED
+                | Step.PREPARING
                 | Step.CORDONED
                 | Step.DRAINING
                 | Step.ACTING

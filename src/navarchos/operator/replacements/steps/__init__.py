@@ -47,7 +47,7 @@ def decide(observed: StepObservation) -> Decision:
             decide_step = waiting.decide
         case Step.RESERVED:
             decide_step = reserved.decide
-        case Step.CORDONED:
+        case Step.PREPARING | Step.CORDONED:
             decide_step = cordoned.decide
         case Step.DRAINING:
             decide_step = draining.decide

@@ -188,6 +188,7 @@ def steps_of(spec: api.NodeReplacementSpec) -> tuple[api.Step, ...]:
     kind = action.kind if action is not None else None
     wanted: dict[api.Step, bool] = {
         api.Step.RESERVED: True,
+        api.Step.PREPARING: has_drain(spec) and spec.drain.prepare is not None,
         api.Step.CORDONED: has_drain(spec),
         api.Step.DRAINING: has_drain(spec),
         api.Step.ACTING: kind is not None and not kind.ends_machine,

@@ -21,7 +21,7 @@ def decide(observed: decision.StepObservation) -> decision.Decision:
         # Even a completed drain: its deletion may have uncordoned the node.
         return decision.DRAIN_DELETED
     match status.phase:
-        case None | DrainPhase.PENDING | DrainPhase.DRAINING:
+        case None | DrainPhase.PENDING | DrainPhase.PREPARING | DrainPhase.DRAINING:
             return decision.NoAction()
         case DrainPhase.COMPLETED:
             return decision.after(observed.replacement.spec, Step.DRAINING)

@@ -1,6 +1,6 @@
 """Reserved: the node has a slot. Check the node, create its drain, wait for the cordon."""
 
-from navarchos.operator.api.v1alpha1 import NodeDrain, Step
+from navarchos.operator.api.v1alpha1 import DrainPhase, NodeDrain, Step
 from navarchos.operator.replacements.attempt_drain import is_cordoned
 from navarchos.operator.replacements.steps import decision
 
@@ -28,4 +28,7 @@ def _follow(drain: NodeDrain) -> decision.Decision:
         return decision.DRAIN_DELETED
     if drain.status.is_final:
         return decision.Advance(Step.DRAINING)
-    return decision.Advance(Step.CORDONED) if is_cordoned(drain) else decision.NoAction()
+    if is_cordoned(drain):
+        return decision.Advance(Step.CORDONED)
+    is_preparing = drain.status.phase is DrainPhase.PREPARING
+    return decision.Advance(Step.PREPARING) if is_preparing else decision.NoAction()
