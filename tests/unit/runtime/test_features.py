@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 import structlog
-from tests.unit.runtime.conftest import PARTS, THINGS, FakeClient, Script, make_thing
+from tests.unit.runtime.conftest import PARTS, THINGS, FakeClient, Feed, Script, make_thing
 from tests.unit.runtime.test_manager import Call, World
 
 from navarchos.client import ServerError
@@ -58,16 +58,18 @@ def test_a_feature_whose_kinds_are_served_starts_with_the_manager(world: World) 
 @pytest.mark.rule("MG-21")
 def test_a_controller_of_a_feature_warms_up_like_all_others(world: World) -> None:
     """What is added before the caches are filled takes part in the whole start."""
-    manager, order = world.manager(), list[str]()
+    manager, feed = world.manager(), Feed(synced=False)
 
     def add() -> None:
         warm = ControllerOptions(warm_up=True)
-        Builder(manager, "parts", options=warm).for_(PARTS).build(Script())
+        Builder(manager, "parts", options=warm).watches_raw(feed).build(Script())
 
     manager.add_feature("parts", [PARTS], add)
-    manager.elected.on_stop(lambda: order.append(f"{manager.informer(PARTS).has_synced()}"))
     running = world.start(manager)
-    assert order == ["True"]
+    assert feed.starts == 1
+    assert not manager.elected.is_set()
+    feed.synced.stop()
+    assert manager.elected.wait(20)
     assert running.end() is None
 
 
