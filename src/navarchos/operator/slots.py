@@ -104,10 +104,10 @@ class _Admission:
 class Slots:
     """The slots of all systems of this process.
 
-    A system registers at assembly, or later when its kinds are installed: the slots that it takes, its
-    objections to the start of nodes, and its admission. What it reports is a function of cached
-    objects. The caches must belong to the manager, so that a new leader waits until they have
-    caught up, and must show the writes of this process.
+    A system registers at assembly, or later when its kinds are installed: the slots that it
+    takes, its objections to the start of nodes, and its admission. What it reports is a function
+    of cached objects. The caches must belong to the manager, so that a new leader waits until
+    they have caught up, and must show the writes of this process.
 
     Promises: two admissions that use `turn` and `holders` never take the same slot.
 

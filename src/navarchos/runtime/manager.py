@@ -266,7 +266,8 @@ class Manager:
             AlreadyStarted: The manager runs already.
             ConfigError: Another check of `/readyz` has this name.
         """
-        feature = Feature(name, kinds, add, hint or self.options.missing_kinds_hint)
+        hint = hint or self.options.missing_kinds_hint
+        feature = Feature(name, kinds, add, hint, self.instruments)
         self.probes.readyz.add(name, feature.check)
         with self._state_lock:
             self._features.append(feature)

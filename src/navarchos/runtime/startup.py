@@ -8,6 +8,7 @@ from typing import Any, Final
 from navarchos.client import Client, ClientError, Resource
 from navarchos.clock import Clock
 from navarchos.informers import CacheError, SharedInformer
+from navarchos.instrument import Instruments
 from navarchos.logs import get_logger
 from navarchos.stopping import StopToken
 from navarchos.threads import ThreadGroup
@@ -64,15 +65,26 @@ class Feature:
         kinds: The kinds that must be served.
         add: Adds informers and runnables to the manager. Called once.
         hint: What the user can do while kinds are missing, for the log.
+        instruments: Where the metric goes.
     """
 
     def __init__(
-        self, name: str, kinds: Sequence[Resource[Any]], add: Callable[[], None], hint: str
+        self,
+        name: str,
+        kinds: Sequence[Resource[Any]],
+        add: Callable[[], None],
+        hint: str,
+        instruments: Instruments,
     ) -> None:
         self.name: Final = name
         self.add: Final = add
         self._kinds = tuple(kinds)
         self._hint = hint
+        self._ready = instruments.gauge(
+            "navarchos_feature_ready",
+            "1 if this part of the manager runs, 0 while it waits for its kinds or caches",
+            ("feature",),
+        ).labels(name)
         self._problem_lock = threading.Lock()
         self._problem = "the manager has not started"  # guarded by _problem_lock
 
@@ -115,6 +127,7 @@ class Feature:
         """Set why the feature is not ready; an empty text means that it is ready."""
         with self._problem_lock:
             self._problem = problem
+            self._ready.set(not problem)
 
     def check(self) -> None:
         """Raise `CacheError` while the feature is not ready."""

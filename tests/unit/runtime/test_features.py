@@ -43,6 +43,11 @@ def is_ready(manager: Manager, check: str = "") -> bool:
     return manager.probes.route(f"/readyz/{check}".rstrip("/"), {}).status == 200
 
 
+def gauge(manager: Manager) -> float | None:
+    registry = manager.instruments.registry
+    return registry.get_sample_value("navarchos_feature_ready", {"feature": "parts"})
+
+
 @pytest.mark.rule("MG-21")
 def test_a_feature_whose_kinds_are_served_starts_with_the_manager(world: World) -> None:
     manager, script = with_feature(world)
@@ -51,6 +56,7 @@ def test_a_feature_whose_kinds_are_served_starts_with_the_manager(world: World) 
         running = world.start(manager)
     assert names(script) == ["a"]
     assert is_ready(manager)
+    assert gauge(manager) == 1
     assert [line for line in logs if line["log_level"] == "warning"] == []
     assert running.end() is None
 
@@ -91,10 +97,12 @@ def test_a_feature_without_its_kinds_does_not_delay_the_others(world: World) -> 
     assert is_ready(manager, "caches")
     assert not is_ready(manager)
     assert script.calls == []
+    assert gauge(manager) == 0
     world.client.missing = set()
     world.advance(5)
     assert names(script) == ["a"]
     assert is_ready(manager)
+    assert gauge(manager) == 1
     assert running.end() is None
 
 
