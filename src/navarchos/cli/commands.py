@@ -16,6 +16,7 @@ __all__ = ["cli", "run"]
 
 _COMMANDS: Final = {
     "abort": ("navarchos.cli.control", "abort"),
+    "approve": ("navarchos.cli.control", "approve"),
     "cancel": ("navarchos.cli.control", "cancel"),
     "crds": ("navarchos.cli.manifests", "crds"),
     "drain": ("navarchos.cli.control", "drain"),

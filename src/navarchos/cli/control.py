@@ -18,17 +18,47 @@ from navarchos.cli.follower import (
 )
 from navarchos.cli.options import DURATION, TargetCluster, cluster_options, output_option
 from navarchos.cli.summary import DrainSummary, drain_lines, summarize_drain
-from navarchos.client import Client, NotFound, Propagation, retry_on_conflict
-from navarchos.meta import controller_of, format_micro_time
+from navarchos.client import (
+    ApiError,
+    Client,
+    NotFound,
+    Propagation,
+    Resource,
+    retry_on_conflict,
+)
+from navarchos.meta import Object, controller_of, format_micro_time
 from navarchos.operator.api import v1alpha1 as api
-from navarchos.operator.names import RESUME_ANNOTATION
+from navarchos.operator.names import APPROVE_ANNOTATION, RESUME_ANNOTATION
 from navarchos.operator.nodes import NODES
+from navarchos.operator.waves import ApprovalRequest
 from navarchos.runtime import list_all
 
-__all__ = ["abort", "cancel", "drain", "pause", "resume"]
+__all__ = ["abort", "approve", "cancel", "drain", "pause", "resume"]
 
 _NO_MANAGER_AFTER: Final = 10.0
 """Seconds until a warning that no manager has reconciled the new drain."""
+
+
+class _UserInfo(msgspec.Struct, frozen=True, rename="camel"):
+    username: str = ""
+
+
+class _SelfReviewStatus(msgspec.Struct, frozen=True, rename="camel"):
+    user_info: _UserInfo = _UserInfo()
+
+
+class _SelfSubjectReview(Object, frozen=True):
+    status: _SelfReviewStatus = _SelfReviewStatus()
+
+
+_SELF_REVIEWS: Final = Resource(
+    "authentication.k8s.io",
+    "v1",
+    "selfsubjectreviews",
+    "SelfSubjectReview",
+    namespaced=False,
+    type=_SelfSubjectReview,
+)
 
 
 class _ActionResult(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
@@ -152,6 +182,66 @@ def cancel(*, name: str, as_json: bool, cluster: TargetCluster) -> None:
     _ActionResult(name=name, action="Cancelled", changed=changed, nodes=running).show(
         f"{name} {done}; nodes in flight, which finish: {nodes or 'none'}", as_json=as_json
     )
+
+
+@click.command()
+@click.argument("name")
+@click.option(
+    "--wave",
+    type=click.IntRange(min=1),
+    help="The number of the wave; refused if another wave waits.",
+)
+@output_option
+@cluster_options
+def approve(*, name: str, wave: int | None, as_json: bool, cluster: TargetCluster) -> None:
+    """Approve the current wave of a rollout.
+
+    The nodes beyond the wave start. Exits with 1 if no wave waits for an approval, or
+    another one than --wave.
+    """
+    with cluster.connect() as client:
+        rollout = client.resource(api.NODE_ROLLOUTS).get(name)
+        number = _wave_to_approve(rollout, wave)
+        _warn_if_no_leader(client)
+        at = format_micro_time(datetime.now(UTC))
+        request = ApprovalRequest(wave=number, by=_user_name(client), at=at)
+        text = msgspec.json.encode(request).decode()
+        client.resource(api.NODE_ROLLOUTS).patch(
+            name,
+            {"metadata": {"annotations": {APPROVE_ANNOTATION: text}}},
+            uid=rollout.metadata.uid,
+        )
+        running = _in_flight(client, rollout)
+    by = f" by {request.by}" if request.by else ""
+    _ActionResult(name=name, action="Approved", changed=True, nodes=running).show(
+        f"wave {number} of {name} is approved{by}", as_json=as_json
+    )
+
+
+def _wave_to_approve(rollout: api.NodeRollout, wanted: int | None) -> int:
+    name, wave = rollout.metadata.name, rollout.status.wave
+    if wave is None:
+        raise CommandError(f"rollout {name} has no waves, so that nothing waits for an approval")
+    if rollout.status.phase is api.RolloutPhase.COMPLETED:
+        raise CommandError(f"rollout {name} is Completed, so that nothing waits for an approval")
+    if wave.state is not api.WaveState.AWAITING_APPROVAL:
+        now = f"wave {wave.number} of {wave.of} is {wave.state}"
+        raise CommandError(f"no wave of rollout {name} waits for an approval: {now}")
+    if wanted not in {None, wave.number}:
+        raise CommandError(
+            f"wave {wanted} of rollout {name} does not wait for an approval: "
+            f"wave {wave.number} does"
+        )
+    return wave.number
+
+
+def _user_name(client: Client) -> str:
+    """Return who the API server says that we are; empty if it does not."""
+    try:
+        return client.resource(_SELF_REVIEWS).create({}).status.user_info.username
+    except ApiError as error:
+        _warn(f"the API server does not say who you are, so the approval has no name: {error}")
+        return ""
 
 
 @click.command()

@@ -35,7 +35,12 @@ class ReplacementEvents:
             step=new,
             reason=after.status.step.reason if after.status.step else "",
         )
-        self._record_step(old, after)
+        if before.status.is_given_back:
+            node = after.spec.node_name
+            message = f"node {node} is given back: its window closed before it was empty"
+            self._record(after, EventReason.REPLACEMENT_REQUEUE, message)
+        else:
+            self._record_step(old, after)
 
     def held_back(self, replacement: NodeReplacement, reason: WaitReason) -> None:
         """Record that the next node may not start, if the user may have to act."""

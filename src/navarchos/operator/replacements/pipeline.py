@@ -1,5 +1,6 @@
 """The pipeline of one node: observes, decides, acts and persists, one step at a time."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Final, assert_never
 
@@ -20,9 +21,10 @@ from navarchos.operator.reasons import Reason
 from navarchos.operator.replacements import attempt_drain
 from navarchos.operator.replacements import status as statuses
 from navarchos.operator.replacements.events import ReplacementEvents
-from navarchos.operator.replacements.steps import acting, decide
+from navarchos.operator.replacements.steps import BEFORE_EMPTY, acting, decide
 from navarchos.operator.replacements.steps import decision as decisions
 from navarchos.operator.replacements.verification import Verifier, verified_node
+from navarchos.operator.replacements.waits import window_closes_at
 from navarchos.operator.throttle import REQUEUE_SOON, DeferredWrites
 
 __all__ = ["RBAC", "Pipeline"]
@@ -116,7 +118,7 @@ class Pipeline:
             self.forget(replacement.metadata.name)
             if step is not api.Step.DONE:
                 self._undo_kept_cordons(replacement)
-        observed = self._observe(replacement)
+        observed = self._with_window(self._observe(replacement))
         seen, decision = self._decide(observed)
         if observed.drain is not None:
             self._propagate_pause(replacement, observed.drain)
@@ -154,6 +156,19 @@ class Pipeline:
                 observed = decisions.StepObservation(replacement)
             case _:
                 assert_never(step)
+        return observed
+
+    def _with_window(self, observed: decisions.StepObservation) -> decisions.StepObservation:
+        """Add whether a node that is not empty must be given back, and be called when it must."""
+        replacement, now = observed.replacement, self._clock.now()
+        if replacement.status.current not in BEFORE_EMPTY:
+            return observed
+        closing = window_closes_at(replacement.spec.strategy, now)
+        if closing is None:
+            return observed
+        if closing <= now:  # mutant: window-end-ignored
+            return replace(observed, is_window_closed=True)
+        self._rechecks[replacement.metadata.name] = closing
         return observed
 
     def _observe_reserved(self, replacement: api.NodeReplacement) -> decisions.StepObservation:
@@ -272,6 +287,8 @@ class Pipeline:
                 status = self._create_drain(replacement, now)
             case decisions.FailAttempt(reason, message):
                 status = statuses.failed_attempt_status(replacement, reason, message, now)
+            case decisions.GiveBack():
+                status = statuses.given_back_status(replacement, now)
             case decisions.Complete():
                 status = self._complete(replacement, drain, now)
             case decisions.CompleteReturned():

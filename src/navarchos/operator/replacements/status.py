@@ -23,6 +23,7 @@ __all__ = [
     "completed_status",
     "drained_status",
     "failed_attempt_status",
+    "given_back_status",
     "node_gone_status",
     "only_pod_counts_changed",
     "released_status",
@@ -244,9 +245,29 @@ def failed_attempt_status(
     )
 
 
+def given_back_status(replacement: api.NodeReplacement, now: datetime) -> api.NodeReplacementStatus:
+    """Return the status of a node whose window has closed. No attempt has failed (NP-41)."""
+    step = api.StepStatus(name=api.Step.RELEASING, started_at=now, reason=Reason.WINDOW_CLOSED)
+    return _with_step(replacement, step, now=now)
+
+
 def released_status(replacement: api.NodeReplacement, now: datetime) -> api.NodeReplacementStatus:
     """Return the status after the slot was released: waiting again, or failed (OP-25)."""
     status = replacement.status
+    if status.is_given_back:
+        message = "the window closed before the node was empty; it starts in the next window"
+        return _with_step(
+            replacement,
+            api.StepStatus(name=api.Step.WAITING, started_at=now, reason=WaitReason.QUEUED),
+            _condition(
+                replacement,
+                ConditionType.WAITING,
+                True,
+                reason=WaitReason.QUEUED,
+                message=message,
+            ),
+            now=now,
+        )
     last = status.failures[-1].reason if status.failures else ""
     retries = replacement.spec.strategy.retries
     if status.counted_attempts <= retries:  # mutant: retries-without-end

@@ -23,7 +23,6 @@ __all__ = [
     "RolloutWaits",
     "find_waits",
     "invalid_windows",
-    "is_window_closed",
     "may_wait",
     "rollout_wait",
     "schedule_of",
@@ -161,21 +160,11 @@ def invalid_windows(strategy: api.Strategy, now: datetime) -> str:
 _NEVER: Final = "strategy.windows never open outside strategy.blackouts; correct one of them"
 
 
-def is_window_closed(strategy: api.Strategy, now: datetime) -> bool:
-    """Return whether a node in flight must be given back, because its window has closed.
-
-    An invalid window gives nothing back: it never opened, so the spec was edited since.
-    """
-    if strategy.on_window_end is not api.WindowEndPolicy.GIVE_BACK:
-        return False
-    try:
-        return not schedule_of(strategy).is_open(now)
-    except ConfigError:
-        return False
-
-
 def window_closes_at(strategy: api.Strategy, now: datetime) -> datetime | None:
-    """Return when a node in flight must be given back; `None` if never."""
+    """Return when a node in flight must be given back: `now` if it must be now; `None` if never.
+
+    An invalid window gives nothing back: the node started, so the spec was edited since.
+    """
     if strategy.on_window_end is not api.WindowEndPolicy.GIVE_BACK:
         return None
     try:

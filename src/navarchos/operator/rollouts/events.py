@@ -4,7 +4,7 @@ from typing import assert_never
 
 from navarchos.events import EventType, Recorder
 from navarchos.logs import get_logger
-from navarchos.operator.api.v1alpha1 import NODE_ROLLOUTS, NodeRollout, RolloutPhase
+from navarchos.operator.api.v1alpha1 import NODE_ROLLOUTS, NodeRollout, RolloutPhase, WaveState
 from navarchos.operator.reasons import ConditionType, EventReason
 from navarchos.runtime.conditions import find_condition, is_true
 
@@ -36,6 +36,7 @@ class RolloutEvents:
         if _became_true(before, after, ConditionType.CANCELLED):
             message = _message(after, ConditionType.CANCELLED)
             self._record(after, EventReason.ROLLOUT_CANCELLED, message)
+        self._record_wave(before, after)
         if was.phase is not now.phase:
             _log.info(
                 "rollout_advanced",
@@ -44,6 +45,34 @@ class RolloutEvents:
                 phase=now.phase,
             )
             self._record_phase(after)
+
+    def _record_wave(self, before: NodeRollout, after: NodeRollout) -> None:
+        was, now = before.status.wave, after.status.wave
+        if now is None:
+            return
+        for approval in now.approvals[len(was.approvals) if was is not None else 0 :]:
+            by = approval.by or "a user without a name"
+            message = f"wave {approval.number} of {now.of} was approved by {by}"
+            self._record(after, EventReason.WAVE_APPROVED, message)
+        if now.judged and (was is None or was.judged != now.judged):
+            message = _message(after, ConditionType.APPROVAL_REFUSED)
+            if is_true(after.status.conditions, ConditionType.APPROVAL_REFUSED):
+                self._warn(after, EventReason.APPROVAL_REFUSED, message)
+        if was is not None and (was.number, was.state) == (now.number, now.state):
+            return
+        _log.info(
+            "wave_advanced",
+            kind=NODE_ROLLOUTS.kind,
+            name=after.metadata.name,
+            wave=now.number,
+            state=now.state,
+        )
+        if now.state is WaveState.AWAITING_APPROVAL:
+            message = (
+                f"wave {now.number} of {now.of} needs an approval; "
+                f"run: navarchos approve {after.metadata.name}"
+            )
+            self._record(after, EventReason.WAVE_AWAITS_APPROVAL, message)
 
     def _record_phase(self, rollout: NodeRollout) -> None:
         status = rollout.status

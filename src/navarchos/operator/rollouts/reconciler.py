@@ -118,8 +118,16 @@ class RolloutReconciler(Reconciler):
         self._throttle.record(rollout.metadata.name, len(nodes), _user_input(rollout))
         if saved.status.phase is api.RolloutPhase.COMPLETED:
             return self._expire(saved)
-        after = self._deferred.remaining(rollout.metadata.name)
+        due = [self._deferred.remaining(rollout.metadata.name), self._wave_due(saved)]
+        after = min((seconds for seconds in due if seconds is not None), default=None)
         return DONE if after is None else Result(requeue_after=after)
+
+    def _wave_due(self, rollout: api.NodeRollout) -> float | None:
+        """Return the seconds until the current wave has soaked; `None` if it does not soak."""
+        wave = rollout.status.wave
+        if wave is None or wave.until is None:
+            return None
+        return max((wave.until - self._clock.now()).total_seconds(), _YIELD_DELAY)
 
     def _report(self, rollout: api.NodeRollout, status: api.NodeRolloutStatus) -> api.NodeRollout:
         """Write a status, unless all its changes may be deferred."""

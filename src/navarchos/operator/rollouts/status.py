@@ -8,11 +8,14 @@ from typing import Final, assert_never
 
 import msgspec
 
+from navarchos.errors import ConfigError
 from navarchos.operator import history
 from navarchos.operator.api import v1alpha1 as api
 from navarchos.operator.reasons import ConditionType, Reason
+from navarchos.operator.replacements.waits import invalid_windows
 from navarchos.operator.rollouts.children import resume_token
 from navarchos.operator.rollouts.plan import Plan
+from navarchos.operator.waves import judge_approval, wave_counts, wave_progress
 from navarchos.runtime.conditions import Condition, find_condition, set_condition
 from navarchos.structs import differs_only_in
 
@@ -109,13 +112,52 @@ def compute_status(
         halted_max_failures=_halted_max_failures(rollout) if halt else None,
         resumed=resume_token(rollout),
     )
+    wave, refused = _wave(rollout, inputs, now)
+    status = msgspec.structs.replace(status, wave=wave)
     conditions = _ConditionSet(rollout, now)
+    conditions.set_strategy(_invalid_strategy(rollout, now))
+    conditions.set_approval(refused)
     conditions.set_creation(inputs.creation_error, all_created=progress.all_created)
     conditions.set_halt(halt)
     conditions.set_pause(paused=rollout.spec.paused)
     conditions.set_cancel(cancelled=bool(rollout.spec.cancel))
     conditions.set_progress(phase, progress)
     return msgspec.structs.replace(status, conditions=conditions.result)
+
+
+def _wave(
+    rollout: api.NodeRollout, inputs: StatusInputs, now: datetime
+) -> tuple[api.WaveStatus | None, str | None]:
+    """Return the current wave, and why an approval was refused, as `judge_approval` does.
+
+    Without valid waves nothing changes.
+    """
+    children = inputs.children.values()
+    try:
+        found = wave_progress(rollout, children, now)
+    except ConfigError:
+        return rollout.status.wave, None
+    if found is None:
+        return None, ""
+    wave, refused = judge_approval(rollout, found.status, now)
+    if wave.approvals == found.status.approvals:
+        return wave, refused
+    approved = msgspec.structs.replace(
+        rollout, status=msgspec.structs.replace(rollout.status, wave=wave)
+    )
+    following = wave_progress(approved, children, now)
+    if following is not None:
+        wave = msgspec.structs.replace(following.status, judged=wave.judged)
+    return wave, refused
+
+
+def _invalid_strategy(rollout: api.NodeRollout, now: datetime) -> str:
+    """Return which window or wave is invalid, in words; empty if none is."""
+    try:
+        wave_counts(rollout)
+    except ConfigError as error:
+        return str(error)
+    return invalid_windows(rollout.spec.strategy, now)
 
 
 def only_counts_changed(before: api.NodeRolloutStatus, after: api.NodeRolloutStatus) -> bool:
@@ -335,6 +377,19 @@ class _ConditionSet:
             self.set(ConditionType.HALTED, True, Reason.TOO_MANY_FAILURES, halt)
         else:
             self.clear(ConditionType.HALTED, Reason.RESUMED)
+
+    def set_strategy(self, invalid: str) -> None:
+        if invalid:
+            self.set(ConditionType.STRATEGY_INVALID, True, Reason.INVALID_STRATEGY, invalid)
+        else:
+            self.clear(ConditionType.STRATEGY_INVALID, Reason.STRATEGY_VALID)
+
+    def set_approval(self, refused: str | None) -> None:
+        """Report a refused approval, until another one is accepted or the annotation is gone."""
+        if refused:
+            self.set(ConditionType.APPROVAL_REFUSED, True, Reason.WRONG_APPROVAL, refused)
+        elif refused is not None:
+            self.clear(ConditionType.APPROVAL_REFUSED, Reason.APPROVAL_ENDED)
 
     def set_pause(self, *, paused: bool) -> None:
         if paused:

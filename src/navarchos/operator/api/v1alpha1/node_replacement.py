@@ -2,7 +2,7 @@
 
 from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, assert_never
+from typing import Annotated, Final, assert_never
 
 import msgspec
 from msgspec import Meta
@@ -16,6 +16,7 @@ from navarchos.structs import prepare_decoding
 
 __all__ = [
     "NODE_REPLACEMENTS",
+    "WINDOW_CLOSED",
     "AttemptFailure",
     "Heir",
     "NodeReplacement",
@@ -25,6 +26,10 @@ __all__ = [
     "Step",
     "StepStatus",
 ]
+
+
+WINDOW_CLOSED: Final = "WindowClosed"
+"""The reason of the step Releasing when no attempt has failed."""
 
 
 class ReplacementPhase(StrEnum):
@@ -225,7 +230,17 @@ class NodeReplacementStatus(
     def current_attempt(self) -> int:
         """The number of the current attempt, from 1; while it is released, of the failed one."""
         # A failed attempt is counted when its release begins.
-        return self.attempts if self.current is Step.RELEASING else self.attempts + 1
+        is_failed = self.current is Step.RELEASING and not self.is_given_back
+        return self.attempts if is_failed else self.attempts + 1
+
+    @property
+    def is_given_back(self) -> bool:
+        """Whether the node is released because its window has closed, without a failure."""
+        return (
+            self.step is not None
+            and self.step.name is Step.RELEASING
+            and self.step.reason == WINDOW_CLOSED
+        )
 
     @property
     def counted_attempts(self) -> int:

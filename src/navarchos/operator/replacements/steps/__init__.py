@@ -21,7 +21,7 @@ A new step takes:
 The type checker or a test names each of these places, except 3, the field in 4, and 7.
 """
 
-from typing import assert_never
+from typing import Final, assert_never
 
 from navarchos.operator.api.v1alpha1 import Step
 from navarchos.operator.replacements.steps import (
@@ -34,14 +34,28 @@ from navarchos.operator.replacements.steps import (
     verifying,
     waiting,
 )
-from navarchos.operator.replacements.steps.decision import Decision, NoAction, StepObservation
+from navarchos.operator.replacements.steps.decision import (
+    Decision,
+    GiveBack,
+    NoAction,
+    StepObservation,
+)
 
-__all__ = ["decide"]
+__all__ = ["BEFORE_EMPTY", "decide"]
+
+BEFORE_EMPTY: Final = frozenset({Step.RESERVED, Step.CORDONED, Step.DRAINING})
+"""Steps in flight in which a node is not empty yet, so that it can be given back."""
 
 
 def decide(observed: StepObservation) -> Decision:
     """Decide what the current step of a replacement does now. Pure."""
     step = observed.replacement.status.current
+    if observed.is_window_closed and step in BEFORE_EMPTY and _is_undecided(observed):
+        return GiveBack()
+    return _decide_step(observed, step)
+
+
+def _decide_step(observed: StepObservation, step: Step) -> Decision:
     match step:
         case Step.WAITING:
             decide_step = waiting.decide
@@ -64,3 +78,9 @@ def decide(observed: StepObservation) -> Decision:
         case _:
             assert_never(step)
     return decide_step(observed)
+
+
+def _is_undecided(observed: StepObservation) -> bool:
+    """Return whether the drain has neither ended nor been deleted by another client."""
+    drain = observed.drain
+    return drain is None or not (drain.status.is_final or drain.metadata.deletion_timestamp)

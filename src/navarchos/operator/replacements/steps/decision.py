@@ -23,6 +23,7 @@ __all__ = [
     "DeleteDrain",
     "Ending",
     "FailAttempt",
+    "GiveBack",
     "KeepCordon",
     "NoAction",
     "RecordBootId",
@@ -52,6 +53,8 @@ class StepObservation:
     """What the node still lacks, in Verifying; `None` if it was not read."""
     is_abandoned: bool = False
     """Whether the replacement's rollout is deleted, so that the replacement soon is too."""
+    is_window_closed: bool = False
+    """Whether a node that is not empty yet must be given back."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +131,11 @@ class FailAttempt:
 
 
 @dataclass(frozen=True, slots=True)
+class GiveBack:
+    """The window has closed: release the node. No attempt has failed."""
+
+
+@dataclass(frozen=True, slots=True)
 class DeleteDrain:
     """Delete the NodeDrain, which uncordons the node."""
 
@@ -153,6 +161,7 @@ Action = (
     | RecordBootId
     | AwaitVerification
     | FailAttempt
+    | GiveBack
     | DeleteDrain
     | KeepCordon
     | ReleaseSlot

@@ -1,4 +1,4 @@
-"""Releasing: an attempt has failed. Undo its changes of the node, then release the slot."""
+"""Releasing: an attempt has failed, or the window has closed. Undo its changes of the node."""
 
 from typing import assert_never
 
@@ -18,6 +18,8 @@ def decide(observed: decision.StepObservation) -> decision.Decision:
         return decision.ReleaseSlot()
     if drain.metadata.deletion_timestamp is not None:
         return decision.NoAction()
+    if observed.replacement.status.is_given_back:
+        return decision.DeleteDrain()
     match policy:
         case NodeFailurePolicy.UNCORDON:
             return decision.DeleteDrain()
