@@ -19,9 +19,9 @@ from navarchos.crd.definition import (
     Version,
     custom_resource_definition,
 )
-from navarchos.crd.errors import ManifestError, SchemaError
 from navarchos.crd.manifest import (
     Manifest,
+    ManifestError,
     differences,
     file_name,
     files,
@@ -29,7 +29,7 @@ from navarchos.crd.manifest import (
     to_yaml,
     write_files,
 )
-from navarchos.crd.schema import Schema, kind_schema, type_schema
+from navarchos.crd.schema import Schema, SchemaError, kind_schema, type_schema
 
 __all__ = [
     "Column",

@@ -6,10 +6,11 @@ from typing import Any, Final, cast
 
 import yaml
 
-from navarchos.crd.errors import ManifestError
+from navarchos.errors import NavarchosError
 
 __all__ = [
     "Manifest",
+    "ManifestError",
     "differences",
     "file_name",
     "files",
@@ -20,6 +21,24 @@ __all__ = [
 
 Manifest = Mapping[str, object]
 """An object of any kind, as JSON."""
+
+
+class ManifestError(NavarchosError):
+    """A file does not contain valid manifests.
+
+    Attributes:
+        file: Its path.
+        why: The reason, and what to do.
+    """
+
+    def __init__(self, file: str, why: str) -> None:
+        super().__init__(file, why)
+        self.file = file
+        self.why = why
+
+    def __str__(self) -> str:
+        return f"{self.file}: {self.why}"
+
 
 _WIDTH: Final = 100
 

@@ -17,10 +17,11 @@ from typing import Final, cast
 import msgspec
 from msgspec import inspect as types
 
-from navarchos.crd.errors import SchemaError
+from navarchos.errors import NavarchosError
 
 __all__ = [
     "Schema",
+    "SchemaError",
     "default_of",
     "described",
     "kind_schema",
@@ -31,6 +32,24 @@ __all__ = [
 
 Schema = dict[str, object]
 """A node of a structural schema, as JSON."""
+
+
+class SchemaError(NavarchosError):
+    """A type cannot be expressed as a structural schema.
+
+    Attributes:
+        path: The field, from the kind down (`Widget.spec.size`).
+        why: The reason, and what to do instead.
+    """
+
+    def __init__(self, path: str, why: str) -> None:
+        super().__init__(path, why)
+        self.path = path
+        self.why = why
+
+    def __str__(self) -> str:
+        return f"no schema for {self.path}: {self.why}"
+
 
 _INT32: Final = range(-(2**31), 2**31)
 

@@ -6,8 +6,7 @@ does all of that by priority, and is the queue of controllers. Nothing here depe
 Kubernetes: a key is any hashable value.
 """
 
-from navarchos.workqueue.base import Loan
-from navarchos.workqueue.errors import QueueTimeout
+from navarchos.workqueue.base import Loan, QueueTimeout
 from navarchos.workqueue.limiters import (
     ItemExponential,
     ItemFastSlow,

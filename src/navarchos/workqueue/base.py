@@ -9,11 +9,11 @@ import threading
 from typing import Final, Generic, Protocol, TypeVar
 
 from navarchos.clock import Clock
+from navarchos.errors import NavarchosError
 from navarchos.instrument import Instruments
-from navarchos.workqueue.errors import QueueTimeout
 from navarchos.workqueue.metrics import QueueMetrics
 
-__all__ = ["BaseQueue", "Loan", "acquire_without_convoy"]
+__all__ = ["BaseQueue", "Loan", "QueueTimeout", "acquire_without_convoy", "unhashable"]
 
 K = TypeVar("K")
 K_contra = TypeVar("K_contra", contravariant=True)
@@ -26,6 +26,31 @@ _HAS_GIL: Final = getattr(sys, "_is_gil_enabled", lambda: True)()
 
 _never_free: Final = threading.Lock()
 _never_free.acquire()
+
+
+class QueueTimeout(NavarchosError):
+    """No key became ready in time. The queue is unchanged.
+
+    Attributes:
+        queue: The queue's name.
+        timeout: The timeout in seconds.
+    """
+
+    def __init__(self, queue: str, timeout: float) -> None:
+        super().__init__(queue, timeout)
+        self.queue = queue
+        self.timeout = timeout
+
+    def __str__(self) -> str:
+        return f"queue {self.queue or '(unnamed)'} had no key ready within {self.timeout:g} s"
+
+
+def unhashable(key: object) -> TypeError:
+    """Return the error for a key that is not hashable (WQ-09)."""
+    return TypeError(
+        f"a queue key must be hashable, but {type(key).__name__} is not: "
+        f"use a tuple of names instead of {key!r:.80}"
+    )
 
 
 class _Returns(Protocol[K_contra]):

@@ -10,7 +10,7 @@ from typing import Final, Generic, Protocol, TypeVar
 from navarchos.clock import SYSTEM_CLOCK, Clock
 from navarchos.errors import ConfigError
 from navarchos.tokens import TokenBucket
-from navarchos.workqueue.errors import unhashable
+from navarchos.workqueue.base import unhashable
 
 __all__ = [
     "ItemExponential",

@@ -7,9 +7,8 @@ from typing import Final, Generic, TypeVar
 
 from navarchos.clock import SYSTEM_CLOCK, Clock
 from navarchos.instrument import Instruments
-from navarchos.workqueue.base import BaseQueue, Loan, acquire_without_convoy
+from navarchos.workqueue.base import BaseQueue, Loan, acquire_without_convoy, unhashable
 from navarchos.workqueue.delays import Delays
-from navarchos.workqueue.errors import unhashable
 from navarchos.workqueue.limiters import RateLimiter, controller_limiter
 
 __all__ = ["Entry", "PriorityBuckets", "PriorityQueue"]
