@@ -4,6 +4,7 @@ import hashlib
 from typing import Final
 
 __all__ = [
+    "ACTION_FINALIZER",
     "ACTION_LABEL",
     "ACTION_LABELS",
     "APPROVE_ANNOTATION",
@@ -30,6 +31,9 @@ CORDONED_BY_ANNOTATION: Final = "navarchos.pusher.com/cordoned-by"
 
 DETACHING_ANNOTATION: Final = "node-detacher.variant.run/detaching"
 """On a node: node-detacher detaches it, if the value is `true`."""
+
+ACTION_FINALIZER: Final = "navarchos.pusher.com/action"
+"""On a NodeReplacement: its action may still affect the node, so it must be ended first."""
 
 DRAIN_FINALIZER: Final = "navarchos.pusher.com/drain"
 """On a NodeDrain: before it is deleted, its node may have to be uncordoned."""

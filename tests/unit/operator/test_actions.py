@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.cases.waiting import wait_for
 from tests.unit.operator.conftest import Make, Operator
 
 from navarchos.client import Resource, ignore_already_exists
@@ -20,15 +21,17 @@ from navarchos.operator.actions import (
     Actions,
 )
 from navarchos.operator.api.v1alpha1 import (
+    NODE_ROLLOUTS,
     ActionKind,
     DrainPhase,
+    Heir,
     NodeReplacement,
     RolloutPhase,
     Step,
 )
 from navarchos.operator.jobs import JOBS, job_manifest, job_name
-from navarchos.operator.names import DRAIN_COMPLETED_LABEL, RESUME_ANNOTATION
-from navarchos.operator.nodes import Node
+from navarchos.operator.names import ACTION_FINALIZER, DRAIN_COMPLETED_LABEL, RESUME_ANNOTATION
+from navarchos.operator.nodes import NODES, Node
 from navarchos.operator.replacements.attempt_drain import drain_manifest
 from navarchos.operator.replacements.steps import decide
 from navarchos.operator.replacements.steps.decision import (
@@ -656,7 +659,7 @@ def test_a_node_with_an_unavailable_action_waits_and_delays_no_other(operator: O
 def test_machines_are_terminated_and_replaced_by_steps(operator: Operator) -> None:
     double = Double()
     operator.actions.register(ActionKind.REPLACE, double)
-    begin(operator, "a", action={"replace": {}})
+    begin(operator, "a", action={"replace": {}, "verify": {"readySeconds": 0}})
     operator.finish("roll-a")
     assert operator.steps() == {"roll-a": Step.TERMINATING}
     assert condition(operator)[1:] == ("ActionRunning", "still at it")
@@ -664,9 +667,19 @@ def test_machines_are_terminated_and_replaced_by_steps(operator: Operator) -> No
     double.outcomes["Terminating"] = ActionDone()
     operator.settle()
     assert operator.steps() == {"roll-a": Step.AWAITING_REPLACEMENT}
-    double.outcomes["AwaitingReplacement"] = ActionDone()
+    operator.add_node("new")
+    heir = Heir(node_name="new", node_uid=operator.node("new").metadata.uid)
+    double.outcomes["AwaitingReplacement"] = ActionDone(heir)
     operator.settle()
     assert operator.steps() == {"roll-a": Step.VERIFYING}
+    assert operator.replacement("roll-a").status.heir == heir
+    lacking = find_condition(operator.replacement("roll-a").status.conditions, "NodeVerified")
+    assert lacking is not None
+    assert lacking.message == "the node is not Ready"
+    ready = {"conditions": [{"type": "Ready", "status": "True"}]}
+    operator.client.resource(NODES).patch("new", {"status": ready}, subresource="status")
+    operator.settle()
+    assert operator.steps() == {"roll-a": Step.DONE}
 
 
 def test_a_removed_machine_ends_its_node(operator: Operator) -> None:
@@ -695,6 +708,89 @@ def test_a_failed_action_is_cancelled_before_the_slot_is_released(operator: Oper
     operator.settle()
     assert operator.steps() == {"roll-a": Step.FAILED}
     assert operator.drains() == []
+
+
+# Deletion while an action runs
+
+
+@pytest.mark.rule("NP-12")
+def test_a_deleted_replacement_stays_until_its_action_has_ended(operator: Operator) -> None:
+    double = Double()
+    double.cancelled = ActionRunning("it reboots and cannot be stopped")
+    operator.actions.register(ActionKind.REBOOT, double)
+    begin(operator, "a", action={"reboot": {}})
+    assert operator.replacement("roll-a").metadata.finalizers == ()
+    operator.finish("roll-a")
+    assert operator.replacement("roll-a").metadata.finalizers == (ACTION_FINALIZER,)
+    operator.client.resource(NODE_ROLLOUTS).delete("roll")
+    wait_for("the deletion", lambda: operator.replacement("roll-a").metadata.deletion_timestamp)
+    operator.settle()
+    assert operator.drains() == ["roll-a"], "the node is given back while its action runs"
+    assert condition(operator)[1:] == ("ActionEnding", "it reboots and cannot be stopped")
+    assert operator.replacement("roll-a").status.occupies_slot
+    double.cancelled = ActionDone()
+    operator.settle()
+    wait_for("the end", lambda: operator.names() == [])
+
+    def is_released() -> bool:
+        operator.settle()
+        return operator.drains() == []
+
+    wait_for("the release", is_released)
+
+
+@pytest.mark.rule("NP-12")
+@pytest.mark.parametrize("ending", [ActionDone(), ActionFailed("NotNow", "no")], ids=type)
+def test_a_finalizer_lasts_as_long_as_the_action(operator: Operator, ending: ActionOutcome) -> None:
+    double = Double()
+    operator.actions.register(ActionKind.REBOOT, double)
+    strategy = {"retries": 0}
+    begin(operator, "a", action={"reboot": {}, "verify": {}}, strategy=strategy)
+    operator.finish("roll-a")
+    assert operator.replacement("roll-a").metadata.finalizers == (ACTION_FINALIZER,)
+    double.outcomes["Acting"] = ending
+    operator.settle()
+    assert operator.steps()["roll-a"] in {Step.VERIFYING, Step.FAILED}
+    assert operator.replacement("roll-a").metadata.finalizers == ()
+
+
+@pytest.mark.rule("NP-12")
+def test_an_action_acts_only_behind_its_finalizer(operator: Operator) -> None:
+    seen: list[list[str]] = []
+
+    class Watching(Double):
+        def act(self, replacement: NodeReplacement, node: Node | None) -> ActionOutcome:
+            stored = operator.replacement(replacement.metadata.name)
+            seen.append(list(stored.metadata.finalizers))
+            return ActionRunning("still at it")
+
+    operator.actions.register(ActionKind.REBOOT, Watching())
+    begin(operator, "a", action={"reboot": {}})
+    operator.finish("roll-a")
+    assert seen
+    assert all(each == [ACTION_FINALIZER] for each in seen), "deleted, it would leave an action"
+
+
+@pytest.mark.rule("NP-12")
+def test_a_rollout_without_an_action_has_no_finalizer(operator: Operator) -> None:
+    operator.add_node("a")
+    operator.add_replacement("mine", nodeName="a")
+    operator.settle()
+    operator.finish("mine")
+    assert operator.steps() == {"mine": Step.DONE}
+    assert operator.replacement("mine").metadata.finalizers == ()
+
+
+@pytest.mark.rule("NP-12")
+def test_the_preparation_of_a_cancelled_node_is_ended(operator: Operator) -> None:
+    double = Double()
+    operator.actions.register(ActionKind.PLAN, double, prepares=True)
+    begin(operator, "a", action={"plan": {"namespace": "n", "name": "p"}})
+    assert double.calls[-1] == "before a"
+    operator.patch_rollout("roll", spec={"cancel": True})
+    operator.settle()
+    assert operator.steps() == {"roll-a": Step.CANCELLED}
+    assert double.calls[-1] == "cancel a"
 
 
 # Preparing a node before it has a slot

@@ -56,6 +56,15 @@ class ReplacementEvents:
             node=replacement.spec.node_name,
         )
 
+    def given_back(self, replacement: NodeReplacement) -> None:
+        """Log that the action of a deleted replacement has ended; its drain undoes the cordon."""
+        _log.info(
+            "replacement_given_back",
+            kind=NODE_REPLACEMENTS.kind,
+            name=replacement.metadata.name,
+            node=replacement.spec.node_name,
+        )
+
     def expired(self, replacement: NodeReplacement) -> None:
         """Record that an attempt failed while it waited for Pending pods."""
         if replacement.status.current is Step.FAILED:

@@ -14,7 +14,7 @@ from navarchos.operator.actions import ActionDone, ActionRunning, Actions
 from navarchos.operator.api import v1alpha1 as api
 from navarchos.operator.cache_transforms import is_stripped
 from navarchos.operator.clients import OperatorClients
-from navarchos.operator.names import DRAIN_COMPLETED_LABEL
+from navarchos.operator.names import ACTION_FINALIZER, DRAIN_COMPLETED_LABEL
 from navarchos.operator.nodes import NODES, Node
 from navarchos.operator.owners import Owners
 from navarchos.operator.reasons import Reason
@@ -34,6 +34,11 @@ _LABEL_TIME: Final = "%Y-%m-%dT%Hh%Mm%Ss"
 _POD_COUNTS_DELAY: Final = 10.0
 """Seconds for which changed pod lists are not written. Most nodes are drained within this time
 and need no write for them."""
+
+_ACTION_STEPS: Final = frozenset(
+    {api.Step.ACTING, api.Step.TERMINATING, api.Step.AWAITING_REPLACEMENT, api.Step.RELEASING}
+)
+"""The steps in which an action may affect the node."""
 
 RBAC: Final = (
     PolicyRule(api.NODE_REPLACEMENTS, ("patch",)),  # nodeUID, if a user created it without
@@ -105,17 +110,16 @@ class Pipeline:
             NotFound: An object was deleted since it was read; read it again.
         """
         self._rechecks.pop(replacement.metadata.name, None)
-        if statuses.reset_requested(replacement):
-            return self._save(replacement, statuses.reset_status(replacement, self._clock.now()))
+        updated = self._follow_inputs(replacement)
+        if updated is not None:
+            return updated
         step = replacement.status.current
-        if self._owners.is_registered(replacement) and not step.is_finished:
-            paused = self._paused_by_owner(replacement)
-            if paused != replacement.spec.paused:
-                return self._clients.replacements.patch(replacement, {"spec": {"paused": paused}})
         if not step.in_flight:
             # Perhaps another process finished this node. A write that this process has deferred
             # is then out of date, and would be due again and again.
             self.forget(replacement.metadata.name)
+            if step is api.Step.CANCELLED:
+                self._end_preparation(replacement)
             if step is not api.Step.DONE:
                 self._undo_kept_cordons(replacement)
         observed = self._with_window(self._observe(replacement))
@@ -130,7 +134,56 @@ class Pipeline:
             # Steps without an action are stored together with the step that follows them. The
             # action of that step is carried out once the step is stored.
             return self._save(replacement, seen.replacement.status)
+        if isinstance(decision, decisions.ContinueAction) and not _is_held(replacement):
+            # Before the action changes anything: the replacement stays until it is ended (NP-12).
+            return self._hold(replacement, held=True)
         return self._save(replacement, self._end_action_and_act(seen, decision))
+
+    def give_back(self, replacement: api.NodeReplacement) -> api.NodeReplacement:
+        """End the action of a replacement that is being deleted, then let it be deleted (NP-12).
+
+        An action that cannot be cancelled ends by itself first. The node stays cordoned until
+        then; the NodeDrain is deleted after its replacement, which undoes the cordon.
+        """
+        if not _is_held(replacement):
+            return replacement
+        outcome = self._actions.cancel(replacement)
+        if isinstance(outcome, ActionRunning):
+            now = self._clock.now()
+            status = statuses.action_ending_status(replacement, outcome.message, now)
+            return self._save(replacement, status)
+        self._events.given_back(replacement)
+        return self._hold(replacement, held=False)
+
+    def _hold(self, replacement: api.NodeReplacement, *, held: bool) -> api.NodeReplacement:
+        """Add or remove the finalizer that keeps a replacement until its action has ended."""
+        others = [name for name in replacement.metadata.finalizers if name != ACTION_FINALIZER]
+        wanted = [*others, ACTION_FINALIZER] if held else others
+        return self._clients.replacements.patch(
+            replacement, {"metadata": {"finalizers": wanted or None}}
+        )
+
+    def _end_preparation(self, replacement: api.NodeReplacement) -> None:
+        """End what an action has begun for a node that was cancelled before it started."""
+        action = replacement.spec.action
+        if action is not None and action.kind in self._actions.preparing:
+            self._actions.cancel(replacement)
+
+    def _follow_inputs(self, replacement: api.NodeReplacement) -> api.NodeReplacement | None:
+        """Write what follows from users and owners, before any step decides.
+
+        Returns:
+            The stored replacement; `None` if nothing had to be written.
+        """
+        if statuses.reset_requested(replacement):
+            return self._save(replacement, statuses.reset_status(replacement, self._clock.now()))
+        if _is_held(replacement) and replacement.status.current not in _ACTION_STEPS:
+            return self._hold(replacement, held=False)
+        if self._owners.is_registered(replacement) and not replacement.status.current.is_finished:
+            paused = self._paused_by_owner(replacement)
+            if paused != replacement.spec.paused:
+                return self._clients.replacements.patch(replacement, {"spec": {"paused": paused}})
+        return None
 
     def _observe(self, replacement: api.NodeReplacement) -> decisions.StepObservation:
         """Read the objects that the current step decides from."""
@@ -442,6 +495,11 @@ class Pipeline:
             self._verifier.forget(name)
         self._events.moved(replacement, saved)
         return saved
+
+
+def _is_held(replacement: api.NodeReplacement) -> bool:
+    """Return whether a replacement has the finalizer of its action."""
+    return ACTION_FINALIZER in replacement.metadata.finalizers
 
 
 def _needs_end_of_action(step: api.Step, action: decisions.Action) -> bool:

@@ -66,6 +66,8 @@ class ReplacementReconciler(Reconciler):
         for _ in Step:
             if replacement is None or replacement.metadata.deletion_timestamp is not None:
                 self._pipeline.forget(name)
+                if replacement is not None:
+                    self._pipeline.give_back(replacement)
                 break
             advanced = self._pipeline.advance(replacement)
             if advanced.metadata.resource_version == replacement.metadata.resource_version:
