@@ -5,12 +5,13 @@ know a change by another client yet, because caches may lag, the change counts o
 is `Judge.patience` seconds old.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from tests.model.leading import LEASES, LeaseWatcher
 from tests.model.scheduling import ProcessClock, Scheduler
 from tests.model.serving import Server
+from tests.model.systems import CHECKS, LIMIT, NEEDS, UPDATES, WISH
 
 from navarchos.meta import parse_time
 from navarchos.operator.names import CORDONED_BY_ANNOTATION, DRAIN_COMPLETED_LABEL
@@ -123,11 +124,17 @@ class Judge:
         self._checker.observe(change)
         by_operator = change.request is not None and change.request.user_agent.startswith(OPERATOR)
         metadata = change.object["metadata"]
-        if not by_operator and change.resource.group == GROUP:
+        if by_operator:
+            self._judge_other_system(change)
+        elif change.resource.group == GROUP or WISH in _labels(change.object):
             self._foreign[metadata["uid"]] = self._scheduler.seconds
             if change.type == "DELETED":  # its successor has the same name
                 self._foreign[metadata["name"]] = self._scheduler.seconds
         self._remember_pause(change)
+        self._judge_change(change, by_operator)
+
+    def _judge_change(self, change: Change, by_operator: bool) -> None:
+        metadata = change.object["metadata"]
         match change.resource.plural:
             case "pods":
                 self._pod_changed(change, by_operator)
@@ -250,6 +257,8 @@ class Judge:
         in_flight = [r for r in self._of("nodereplacements") if _is_in_flight(r)]
         busy = {r["spec"]["nodeName"] for r in in_flight if not is_stalled(r)}
         busy |= self._held_by_orphans()
+        others = self._held_by_others()
+        busy |= others.keys()
         limit = started["spec"]["strategy"]["maxConcurrent"]
         if len(busy) > limit:
             self._report(
@@ -258,6 +267,7 @@ class Judge:
             )
         if sum(r["spec"]["nodeName"] == node for r in in_flight) > 1:
             self._report(f"{name} started, and another replacement works on node {node}")
+        self._judge_other_holders(name, node, others)
         if started["spec"].get("paused"):
             self._report(f"{name} started, and is paused")
         rollout = self._rollout_of(started)
@@ -265,18 +275,49 @@ class Judge:
             self._report(f"{name} started, and its rollout is paused")
         if rollout is not None and _phase(rollout) == "Halted" and self._is_old(rollout, started):
             self._report(f"{name} started, and its rollout is halted")
-        self._judge_company(started, [r for r in in_flight if r["metadata"]["uid"] != uid])
+        company = [self._known_node(r) for r in in_flight if r["metadata"]["uid"] != uid]
+        company += [self._server.find("nodes", other) for other in others]
+        self._judge_company(started, company)
         self._judge_settling(started)
         for other in self._of("nodereplacements"):
             if other["metadata"]["uid"] != uid and self._goes_before(other, started):
                 self._report(f"{name} started before {other['metadata']['name']}")
 
-    def _judge_company(self, started: JsonObject, others: list[JsonObject]) -> None:
+    def _judge_other_holders(self, name: str, node: str, others: Mapping[str, str]) -> None:
+        """Check that a started node was neither held nor needed."""
+        if node in others:
+            self._report(f"{name} started, and {others[node]} holds node {node}")
+        for need in self._wishes(NEEDS):
+            if need["data"]["node"] == node and self._is_known(need):
+                self._report(f"{name} started, although {need['metadata']['name']} needs its node")
+
+    def _judge_other_system(self, change: Change) -> None:
+        """Check that another system than rollouts starts a node only within its limit."""
+        started, plural = change.object["metadata"]["name"], change.resource.plural
+        if (plural, change.type) == ("nodedrains", "ADDED") and not _owner_uid(change.object):
+            node = change.object["spec"]["nodeName"]
+        elif (plural, change.type) == ("configmaps", "MODIFIED"):
+            node = change.object["data"]["node"]
+        else:
+            return
+        found = [r for r in self._of("nodereplacements") if _is_in_flight(r)]
+        of_rollouts = {r["spec"]["nodeName"] for r in found} | self._held_by_orphans()
+        others = self._held_by_others()
+        busy = of_rollouts | others.keys()
+        if len(busy) > LIMIT:
+            self._report(
+                f"{started} started with {len(busy)} nodes in flight ({', '.join(sorted(busy))}), "
+                f"and {LIMIT} may be"
+            )
+        if node in of_rollouts or others.get(node) != started:
+            self._report(f"{started} started, and another system works on node {node}")
+
+    def _judge_company(self, started: JsonObject, others: Sequence[JsonObject | None]) -> None:
         """Check that nodes in flight share a topology value, with one control-plane node."""
         name, strategy = started["metadata"]["name"], started["spec"]["strategy"]
         node = self._known_node(started)
         key, policy = strategy.get("topologyKey"), strategy.get("controlPlane")
-        for other in map(self._known_node, others):
+        for other in others:
             if node is None or other is None:
                 continue
             beside = f"{name} started beside node {other['metadata']['name']}"
@@ -337,6 +378,14 @@ class Judge:
         # An object that another client created long ago may have been edited by the operator since.
         return max(latest, self._calm_since) + self.patience < self._scheduler.seconds
 
+    def _is_known(self, obj: JsonObject) -> bool:
+        """Return whether caches must show an object.
+
+        It is old, or older than the leader: caches are not older than the leadership (NP-03).
+        """
+        changed = self._foreign.get(obj["metadata"]["uid"], 0.0)
+        return changed < self.lease.held_since or self._is_old(obj)
+
     def _is_paused(self, obj: JsonObject) -> bool:
         """Return whether it was paused so long ago that the pause must have taken effect."""
         since = self._paused.get(obj["metadata"]["uid"])
@@ -369,6 +418,29 @@ class Judge:
             and (owner := _owner_uid(drain))
             and owner not in alive
         }
+
+    def _held_by_others(self) -> dict[str, str]:
+        """Return the holders, by node, that rollouts must count besides their own nodes.
+
+        The operator itself has made those of its systems, so it must know them at once.
+        """
+        nodes = {node["metadata"]["name"]: node for node in self._server.list("nodes")}
+        found = {}
+        for drain in self._of("nodedrains"):
+            name, spec = drain["metadata"]["name"], drain["spec"]
+            node = nodes.get(spec["nodeName"])
+            if node is None or _owner_uid(drain):
+                continue
+            is_meant = spec.get("nodeUID", "") in {"", node["metadata"]["uid"]}
+            if is_meant and (name.startswith(CHECKS) or self._is_known(drain)):
+                found[spec["nodeName"]] = name
+        for wish in self._wishes(UPDATES):
+            if wish["data"].get("started"):
+                found.setdefault(wish["data"]["node"], wish["metadata"]["name"])
+        return found
+
+    def _wishes(self, wish: str) -> list[dict[str, Any]]:
+        return [m for m in self._server.list("configmaps") if _labels(m).get(WISH) == wish]
 
     def _owner_drain(self, owner: str) -> JsonObject | None:
         name, _, uid = owner.partition("/")

@@ -34,10 +34,12 @@ class LeaseWatcher:
 
     Attributes:
         holder: The process that the Lease names; empty without a holder.
+        held_since: The time in seconds since which it does.
     """
 
     def __init__(self, scheduler: Scheduler, report: Callable[[str], None]) -> None:
         self.holder = ""
+        self.held_since = 0.0
         self._renewed_at = 0.0
         self._scheduler = scheduler
         self._report = report
@@ -45,7 +47,10 @@ class LeaseWatcher:
     def on_change(self, change: Change) -> None:
         """Record a write to the Lease."""
         spec = change.object.get("spec") or {} if change.type != "DELETED" else {}
-        self.holder = str(spec.get("holderIdentity") or "")
+        holder = str(spec.get("holderIdentity") or "")
+        if holder != self.holder:
+            self.held_since = self._scheduler.seconds
+        self.holder = holder
         self._renewed_at = self._scheduler.seconds
 
     def about_to_write(self, process: Process, call: ApiCall) -> None:

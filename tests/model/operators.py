@@ -11,7 +11,7 @@ from tests.model.serving import Connection, Server, Trouble
 from navarchos.client import Client, ClientConfig
 from navarchos.instrument import Instruments
 from navarchos.leaderelection import LeaseLost
-from navarchos.operator.setup import add_operator
+from navarchos.operator.setup import OperatorParts, add_operator
 from navarchos.runtime import GracePeriodExceeded, LeaderElectionOptions, Manager, ManagerOptions
 from navarchos.stopping import StopToken
 
@@ -28,7 +28,14 @@ class Operator:
         has_ended: Whether the process has ended.
     """
 
-    def __init__(self, scheduler: Scheduler, server: Server, trouble: Trouble, number: int) -> None:
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        server: Server,
+        trouble: Trouble,
+        number: int,
+        further: Callable[[OperatorParts], None] = lambda _: None,
+    ) -> None:
         self.process = Process(f"{OPERATOR}{number}")
         self.failure: BaseException | None = None
         self.has_ended = False
@@ -60,7 +67,7 @@ class Operator:
             clock=self.clock,
             instruments=instruments,
         )
-        add_operator(self._manager, workers=2)
+        further(add_operator(self._manager, workers=2))
 
     def start(self) -> None:
         """Start the process."""

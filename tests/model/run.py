@@ -12,6 +12,7 @@ from tests.model.people import People
 from tests.model.scheduling import Scheduler
 from tests.model.serving import Server
 from tests.model.staffing import Deployment
+from tests.model.systems import Holders, add_systems
 from tests.model.trouble import Shaken, Trace
 
 from navarchos.operator.api.v1alpha1.definitions import manifests
@@ -22,6 +23,9 @@ _STEP: Final = 1.0
 _PATIENCE: Final = 3600.0
 _QUIET: Final = 120.0
 _STEADY: Final = 5
+_SHARE: Final = 0.25
+"""Of the runs, how many have other systems beside rollouts."""
+
 _TURNS: Final = 1000
 """About thirty are usual in that time; a busy loop has hundreds of thousands."""
 
@@ -84,6 +88,10 @@ class Run:
             self.trace,
             self._replicas(),
         )
+        # Choices of further features have a source of their own, so that other runs stay the same.
+        self.further = random.Random(f"further {seed}")
+        self.holders = Holders(self.server, self.cluster, self.further, self.trace.add)
+        self.has_systems = self.further.random() < _SHARE
 
     def play(self) -> None:
         """Play the run to its end.
@@ -91,6 +99,7 @@ class Run:
         Raises:
             Verdict: An invariant was violated.
         """
+        self._choose_features()
         self.people.add_rollout()
         if self.rand.random() < 0.4:
             self.people.add_rollout()
@@ -112,6 +121,11 @@ class Run:
         self.cluster.step()
         self.scheduler.sleep(seconds)
         self._look()
+
+    def _choose_features(self) -> None:
+        if self.has_systems:
+            self.deployment.further = add_systems
+            self.holders.begin()
 
     def _workloads(self) -> list[Workload]:
         rand = self.rand
@@ -135,6 +149,8 @@ class Run:
             self.step(rand.uniform(0.2, 1.5))
             if rand.random() < pace:
                 self.people.act()
+            if self.has_systems and self.further.random() < pace:
+                self.holders.act()
             if rand.random() < 0.03:
                 self._disturb()
 
@@ -170,6 +186,7 @@ class Run:
         self.server.wake_watches()
         self.trouble.kill_before = self.trouble.kill_after = None
         self.people.heal()
+        self.holders.heal()
         self.deployment.heal()
         self.judge.disturbed(self.scheduler.seconds + 30.0)
 
@@ -194,7 +211,7 @@ class Run:
             for plural in ("noderollouts", "nodereplacements", "nodedrains")
             for obj in self._of(plural)
         )
-        return ended and not held and not moving and not going
+        return ended and self.holders.is_over and not held and not moving and not going
 
     def _expect_silence(self) -> None:
         """Check that without changes nothing is written (A6) and few threads wake up."""
@@ -248,13 +265,18 @@ def _phase(obj: dict[str, Any]) -> str:
     return str((obj.get("status") or {}).get("phase", ""))
 
 
-def run(seed: int) -> tuple[str, list[str]]:
+def run(seed: int, *, with_systems: bool = False) -> tuple[str, list[str]]:
     """Play one run.
+
+    Args:
+        seed: Decides everything.
+        with_systems: Whether the run has other systems beside rollouts in any case.
 
     Returns:
         The violation, or an empty text, and the trace, line by line.
     """
     one = Run(seed)
+    one.has_systems = one.has_systems or with_systems
     try:
         one.play()
     except Verdict as verdict:

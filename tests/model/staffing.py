@@ -1,6 +1,7 @@
 """The operator's Deployment: keeps as many processes running as there are replicas."""
 
 import random
+from collections.abc import Callable
 from typing import Final
 
 from tests.model.judging import Judge, Verdict
@@ -10,6 +11,7 @@ from tests.model.serving import Server
 from tests.model.trouble import Shaken, Trace
 
 from navarchos.leaderelection import LeaseLost
+from navarchos.operator.setup import OperatorParts
 from navarchos.runtime import GracePeriodExceeded
 
 __all__ = ["Deployment"]
@@ -24,6 +26,7 @@ class Deployment:
 
     Attributes:
         operators: All processes that were started.
+        further: Adds further systems to a process before it starts.
     """
 
     def __init__(
@@ -37,6 +40,7 @@ class Deployment:
         replicas: int,
     ) -> None:
         self.operators: list[Operator] = []
+        self.further: Callable[[OperatorParts], None] = lambda _: None
         self._replicas = replicas
         self._next_start = 0.0
         self._led_at = 0.0
@@ -72,7 +76,7 @@ class Deployment:
     def start(self) -> None:
         """Start another process."""
         number = len(self.operators) + 1
-        operator = Operator(self._scheduler, self._server, self._trouble, number)
+        operator = Operator(self._scheduler, self._server, self._trouble, number, self.further)
         self.operators.append(operator)
         self._trace.add(operator.process.name, "is started")
         operator.start()

@@ -19,6 +19,9 @@ def part(number: int) -> tuple[int, int]:
     return first, RUNS * (number + 1) // PARTS - first
 
 
+@pytest.mark.rule("NP-03")
+@pytest.mark.rule("NP-04")
+@pytest.mark.rule("NP-05")
 @pytest.mark.rule("OP-05")
 @pytest.mark.rule("OP-07")
 @pytest.mark.rule("OP-20")

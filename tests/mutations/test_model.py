@@ -68,6 +68,9 @@ MUTANTS = {
     "cordon-left-behind": Mutant(condition("True"), "is cordoned by"),
     "node-of-the-same-name": Mutant(value("True"), "another"),
     "cordon-of-a-drained-node-undone": Mutant(drop(), "and is not cordoned any more"),
+    "no-turns": Mutant(value("False"), "started", ("--systems", *seeds(16))),
+    "sources-ignored": Mutant(condition("True"), "nodes in flight", ("--systems", *seeds(8))),
+    "objections-ignored": Mutant(condition("False"), "needs its node", ("--systems", *seeds(16))),
     "writes-without-a-fence": Mutant(value("client"), "and the lease names", seeds(24)),
 }
 
