@@ -422,7 +422,7 @@ class Judge:
     def _held_by_others(self) -> dict[str, str]:
         """Return the holders, by node, that rollouts must count besides their own nodes.
 
-        The operator itself has made those of its systems, so it must know them at once.
+        It must know the holders of its own systems at once.
         """
         nodes = {node["metadata"]["name"]: node for node in self._server.list("nodes")}
         found = {}

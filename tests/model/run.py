@@ -88,7 +88,7 @@ class Run:
             self.trace,
             self._replicas(),
         )
-        # Choices of further features have a source of their own, so that other runs stay the same.
+        # Further features have another source of draws, so that the other runs stay the same.
         self.further = random.Random(f"further {seed}")
         self.holders = Holders(self.server, self.cluster, self.further, self.trace.add)
         self.has_systems = self.further.random() < _SHARE

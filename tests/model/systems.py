@@ -1,6 +1,6 @@
 """Two systems beside rollouts in the operator's processes, and users who hold nodes.
 
-The systems are doubles of real ones: each has an admission with a limit of its own, and takes
+The systems are doubles of real ones. Each has an admission with its own limit, and takes
 slots in one of the two ways, by NodeDrains or by a registered source. Their wishes are
 ConfigMaps, so that all state is in objects, as it is for real systems.
 """
@@ -83,7 +83,7 @@ def _need(wishes: CachedClient[_Wish], node: str) -> str | None:
 
 
 class _System(Reconciler):
-    """A system: one admission, and the end of what it has started."""
+    """A system with one admission, which also ends the work that it has started."""
 
     name: str
 
@@ -96,7 +96,7 @@ class _System(Reconciler):
         self._unconfirmed: dict[str, None] = {}
 
     def reconcile(self, request: Request) -> Result:
-        """Start the nodes that may start, and end those whose time is over."""
+        """Start the nodes that may start, and end the work whose time is over."""
         with self._slots.turn():
             held = self._slots.holders()
             for wish in self._mine():
