@@ -8,6 +8,7 @@ ConfigMaps, so that all state is in objects, as it is for real systems.
 import random
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -66,10 +67,8 @@ def add_systems(operator: OperatorParts) -> None:
             .watches_channel(system.channel, "slots")
             .build(system)
         )
-        queue = controller.queue
-        operator.slots.add_admission(
-            system.name, lambda queue=queue: queue.add(_ALL), confirm=system.confirm
-        )
+        notify = partial(controller.queue.add, _ALL)
+        operator.slots.add_admission(system.name, notify, confirm=system.confirm)
     operator.slots.add_objection(NEEDS, lambda node: _need(wishes, node))
 
 
