@@ -15,6 +15,7 @@ __all__ = [
     "DRAIN_HOOK_ANNOTATION",
     "FIELD_MANAGER",
     "HOOK_ANSWER_PREFIX",
+    "JOINING_TAINT",
     "MARKS_ANNOTATION",
     "MAX_LABEL_LENGTH",
     "MAX_NAME_LENGTH",
@@ -58,6 +59,9 @@ APPROVE_ANNOTATION: Final = "navarchos.pusher.com/approve"
 
 TO_BE_REPLACED_TAINT: Final = "navarchos.pusher.com/to-be-replaced"
 """The key of the taint of a node that will be replaced: the scheduler prefers other nodes."""
+
+JOINING_TAINT: Final = "navarchos.pusher.com/joining"
+"""The key of the taint of a new machine that has not joined the cluster completely."""
 
 ACTION_LABEL: Final = "navarchos.pusher.com/action"
 """On a Job of an action, and on its pods: the uid of the replacement."""

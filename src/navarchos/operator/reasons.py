@@ -57,6 +57,7 @@ class Reason(StrEnum):
     STRATEGY_VALID = "StrategyValid"
     WRONG_APPROVAL = "WrongApproval"
     APPROVAL_ENDED = "ApprovalEnded"
+    GATE_TIMEOUT = "GateTimeout"
     # Of a replacement.
     STARTED = "Started"
     DRAINED = "Drained"
@@ -126,6 +127,7 @@ class WaitReason(StrEnum):
     PENDING_PODS = "PendingPods"
     NODE_IN_FLIGHT = "NodeInFlight"
     NODE_NEEDED = "NodeNeeded"
+    GATE = "Gate"
     PAUSED = "Paused"
     ROLLOUT_PAUSED = "RolloutPaused"
     ROLLOUT_HALTED = "RolloutHalted"
@@ -153,7 +155,12 @@ class WaitReason(StrEnum):
         A node whose wait ends within this time needs no write.
         """
         match self:
-            case WaitReason.QUEUED | WaitReason.MAX_CONCURRENT | WaitReason.NODE_NEEDED:
+            case (
+                WaitReason.QUEUED
+                | WaitReason.MAX_CONCURRENT
+                | WaitReason.NODE_NEEDED
+                | WaitReason.GATE
+            ):
                 return 2.0
             case WaitReason.ROLLOUT_NOT_READY:
                 # The status of the rollout says so too, and a large rollout takes time.
@@ -192,6 +199,7 @@ _MESSAGES: Final[Mapping[WaitReason, str]] = {
     WaitReason.PENDING_PODS: "pods that strategy.pendingPods selects are Pending",
     WaitReason.NODE_IN_FLIGHT: "another replacement is working on this node",
     WaitReason.NODE_NEEDED: "another system needs this node in service now",
+    WaitReason.GATE: "a gate of the rollout is closed; status.gates of the rollout says why",
     WaitReason.PAUSED: "spec.paused is set",
     WaitReason.ROLLOUT_PAUSED: "spec.paused of the rollout is set",
     WaitReason.ROLLOUT_HALTED: "the rollout is halted after too many failures; raise "
@@ -231,6 +239,8 @@ class EventReason(StrEnum):
     ROLLOUT_COMPLETED = "RolloutCompleted"
     ROLLOUT_HALTED = "RolloutHalted"
     ROLLOUT_PAUSED = "RolloutPaused"
+    GATE_CLOSED = "GateClosed"
+    GATE_OPENED = "GateOpened"
     ROLLOUT_CANCELLED = "RolloutCancelled"
     WAVE_AWAITS_APPROVAL = "WaveAwaitsApproval"
     WAVE_APPROVED = "WaveApproved"

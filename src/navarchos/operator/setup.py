@@ -15,8 +15,10 @@ from navarchos.operator.owners import Owners
 from navarchos.operator.slots import Slots, operator_slots
 from navarchos.parallel import WorkerPool
 from navarchos.runtime import Manager
+from navarchos.stopping import StopToken
 
 if TYPE_CHECKING:
+    from navarchos.operator.gates import GateMonitor
     from navarchos.operator.taints import TaintDeclaration
 
 __all__ = ["ALL_PARTS", "KINDS", "WORKERS", "OperatorParts", "Part", "add_operator", "rbac"]
@@ -45,6 +47,7 @@ class OperatorParts:
         manager: Runs all controllers.
         clients: The cached clients of rollouts, replacements, drains and nodes.
         write_pool: Runs writes of many objects concurrently.
+        gates: Observes the gates of rollouts; `None` without the controllers that need it.
         actions: The actions of this process; a system registers its own.
         owners: The kinds, besides rollouts, that own replacements; a system registers its own.
         slots: The nodes in flight of all systems; a system registers its own.
@@ -53,6 +56,7 @@ class OperatorParts:
     manager: Manager
     clients: OperatorClients
     write_pool: WorkerPool
+    gates: "GateMonitor | None"
     actions: Actions
     owners: Owners
     slots: Slots
@@ -81,13 +85,39 @@ def add_operator(
     """
     clients = operator_clients(manager)
     write_pool = WorkerPool("write", clock=manager.clock)
-    manager.add(write_pool, name="write-pool")
+    gates = _gates(manager, clients) if {Part.ROLLOUTS, Part.REPLACEMENTS} & set(parts) else None
+    manager.add(_SharedThreads(write_pool, gates), name="write-pool")
     slots = operator_slots(clients, manager.clock)
-    operator = OperatorParts(manager, clients, write_pool, Actions(), Owners(), slots)
+    operator = OperatorParts(manager, clients, write_pool, gates, Actions(), Owners(), slots)
     for part in Part:
         if part in parts:
             _add_part(part, operator, workers, further_taints)
     return operator
+
+
+def _gates(manager: Manager, clients: OperatorClients) -> "GateMonitor":
+    # Imported here, so that a manager without rollouts does not import it.
+    from navarchos.operator.gates import GateMonitor
+
+    return GateMonitor(
+        manager.client, clients, clock=manager.clock, instruments=manager.instruments
+    )
+
+
+class _SharedThreads:
+    """The threads that writes and gates use; gates have none until a rollout has a gate."""
+
+    def __init__(self, write_pool: WorkerPool, gates: "GateMonitor | None") -> None:
+        self._write_pool = write_pool
+        self._gates = gates
+
+    def run(self, stop: StopToken) -> None:
+        """Run until `stop` is set, then end the threads."""
+        try:
+            self._write_pool.run(stop)
+        finally:
+            if self._gates is not None:
+                self._gates.close()
 
 
 def _add_part(
@@ -99,7 +129,7 @@ def _add_part(
         case Part.ROLLOUTS:
             from navarchos.operator import rollouts
 
-            rollouts.add_to_manager(manager, clients, operator.write_pool)
+            rollouts.add_to_manager(manager, clients, operator.write_pool, operator.gates)
         case Part.REPLACEMENTS:
             from navarchos.operator import jobs, replacements
 
@@ -111,6 +141,7 @@ def _add_part(
                 operator.actions,
                 operator.owners,
                 operator.slots,
+                operator.gates,
             )
         case Part.TAINTS:
             from navarchos.operator import taints
@@ -131,7 +162,7 @@ def rbac(parts: Collection[Part] = ALL_PARTS) -> tuple[PolicyRule, ...]:
     The manager also writes events and holds a Lease. Every client may list the API's kinds.
     """
     names = [str(part) for part in Part if part in parts]
-    names += ["jobs"] if Part.REPLACEMENTS in parts else []
+    names += ["gates", "jobs"] if Part.REPLACEMENTS in parts else []
     packages = [importlib.import_module(f"navarchos.operator.{name}") for name in names]
     rules = [cast("tuple[PolicyRule, ...]", package.RBAC) for package in packages]
     return (*INFORMER_RBAC, *(rule for each in rules for rule in each))

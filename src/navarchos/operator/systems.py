@@ -109,12 +109,19 @@ def _rollout_definitions() -> "list[Manifest]":
     return definitions.manifests()
 
 
+def _rollout_manifests() -> "list[Manifest]":
+    from navarchos.operator.deployment.manifests import gates_access
+
+    return gates_access()
+
+
 ROLLOUTS: Final = System(
     name="rollouts",
     about="NodeRollouts, NodeReplacements and NodeDrains",
     parts=setup.ALL_PARTS,
     kinds=(api.NODE_ROLLOUTS, api.NODE_REPLACEMENTS, api.NODE_DRAINS),
     definitions=_rollout_definitions,
+    manifests=_rollout_manifests,
 )
 """The operator's own system, which a manager runs by default."""
 

@@ -21,6 +21,7 @@ __all__ = [
     "bindings",
     "deployment",
     "disruption_budget",
+    "gates_access",
     "manager_rbac",
     "manifests",
     "metrics_access",
@@ -115,6 +116,18 @@ def bindings(systems: Sequence[System] = _DEFAULT) -> list[Manifest]:
         role_binding(settings.NAME, _SUBJECT, namespace=namespace, labels=settings.LABELS)
         for namespace in manager_rbac(systems)
     ]
+
+
+def gates_access() -> list[Manifest]:
+    """Return the role for objects of gates, which other roles extend, and its binding.
+
+    The manager must not read arbitrary kinds. Kubernetes adds the rules of every ClusterRole with
+    the label `AGGREGATE_TO_GATES` to this role.
+    """
+    aggregated = role(settings.GATES, (), labels=settings.LABELS)
+    selector = {"matchLabels": {settings.AGGREGATE_TO_GATES: "true"}}
+    aggregated["aggregationRule"] = {"clusterRoleSelectors": [selector]}
+    return [aggregated, role_binding(settings.GATES, _SUBJECT, labels=settings.LABELS)]
 
 
 def metrics_access() -> list[Manifest]:

@@ -5,7 +5,9 @@ from typing import Final
 from navarchos._version import __version__
 
 __all__ = [
+    "AGGREGATE_TO_GATES",
     "EVENTS_NAMESPACE",
+    "GATES",
     "HEALTH_PORT",
     "IMAGE",
     "LABELS",
@@ -28,6 +30,12 @@ METRICS_ACCESS: Final = f"{NAME}-metrics-auth"
 
 METRICS_READER: Final = f"{NAME}-metrics-reader"
 """The role of clients that may read the metrics."""
+
+GATES: Final = f"{NAME}-gates"
+"""The role that allows the manager to read the objects of gates."""
+
+AGGREGATE_TO_GATES: Final = "navarchos.pusher.com/aggregate-to-gates"
+"""The label of ClusterRoles whose rules are added to the role of gates."""
 
 EVENTS_NAMESPACE: Final = "default"
 """The namespace of events about cluster-scoped objects; the operator writes no other events."""

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple, assert_never
 from navarchos.errors import ConfigError
 from navarchos.meta import EPOCH
 from navarchos.operator.api import v1alpha1 as api
+from navarchos.operator.gates import GateWait, gate_waits, needs_alerts
 from navarchos.operator.history import count_failures, halt_reason, node_gone
 from navarchos.operator.reasons import WaitReason
 from navarchos.operator.replacements.snapshot import ClusterSnapshot, PendingPod
@@ -57,6 +58,8 @@ class Decisions:
     """Messages of some of `waiting`, by name. The others have the message of their reason."""
     recheck_after: float | None = None
     """Seconds until time alone changes a decision; `None` if it never does."""
+    at_gates: tuple[str, ...] = ()
+    """The uids of rollouts of which a node could start but for a gate."""
     tie_candidates: tuple[str, ...] = ()
     """Nodes whose budgets would decide which of them starts beside the nodes in flight."""
     busy_nodes: tuple[str, ...] = ()
@@ -90,6 +93,8 @@ def admit(snapshot: ClusterSnapshot, now: datetime) -> Decisions:
     unfinished: list[int] = []
     waits = _find_waits(snapshot, now)
     held: dict[str, list[api.NodeReplacement]] = {}
+    gates = gate_waits(snapshot.rollouts, snapshot.gates, now)
+    closed = {uid for uid in gates if gates[uid].is_closed}
     for replacement in snapshot.replacements:
         uid = snapshot.owner_uid(replacement)
         if _is_excluded(replacement, uid, snapshot) or replacement.metadata.name in cancelled:
@@ -98,7 +103,9 @@ def admit(snapshot: ClusterSnapshot, now: datetime) -> Decisions:
         step, node = replacement.status.current, replacement.spec.node_name
         is_held = waits.of(replacement, uid) is not None
         is_needed = step is api.Step.WAITING and node in snapshot.objections
-        is_in_line = (reason is None and not is_needed) or reason in _SOON
+        # A closed gate delays no other rollout.
+        is_at_gate = step is api.Step.WAITING and uid in closed
+        is_in_line = (reason is None and not is_needed and not is_at_gate) or reason in _SOON
         if is_in_line and not is_held:
             unfinished.append(replacement.spec.replacement.priority)
         if step is not api.Step.WAITING:
@@ -119,8 +126,11 @@ def admit(snapshot: ClusterSnapshot, now: datetime) -> Decisions:
         if not _has_priority(each, top)
     }
     candidates.sort(key=lambda candidate: _sort_key(candidate, snapshot))
+    if closed:
+        # Nodes that may start come first, so that the slots that they leave decide on the rest.
+        candidates.sort(key=lambda candidate: snapshot.owner_uid(candidate) in closed)
     stalled = find_stalled(snapshot, now, active)
-    admitter = _Admitter(snapshot, now, waiting, waits)
+    admitter = _Admitter(snapshot, now, waiting, waits, gates)
     admitter.hold_back(held)
     decisions = admitter.run(candidates, stalled)
     decisions = _complete(decisions, cancelled, snapshot)
@@ -371,9 +381,12 @@ class _Admitter:
         now: datetime,
         waiting: dict[str, WaitReason],
         waits: RolloutWaits,
+        gates: dict[str, GateWait],
     ) -> None:
         self._snapshot = snapshot
         self._now = now
+        self._gates = gates
+        self._at_gates: dict[str, None] = {}
         self._waiting = waiting
         self._waits = waits
         self._details: dict[str, str] = {}
@@ -436,6 +449,7 @@ class _Admitter:
             recheck_after=None
             if soonest is None
             else max((soonest - self._now).total_seconds(), 0.0),
+            at_gates=tuple(self._at_gates),
             tie_candidates=tuple(self._tie_candidates),
             busy_nodes=tuple(sorted(self._in_flight)) if self._tie_candidates else (),
         )
@@ -448,6 +462,10 @@ class _Admitter:
         uid = self._snapshot.owner_uid(candidate)
         if uid in self._new_nodes and not has_begun(candidate):
             self._new_nodes[uid] -= 1
+        rollout = self._snapshot.rollouts.get(uid)
+        if rollout is not None and needs_alerts(rollout.spec.gates):
+            # mutant: one-alert-query-for-many-starts
+            self._gates[uid] = GateWait("the alerts are queried again after each start", False)
 
     def _pick(self, remaining: Sequence[api.NodeReplacement]) -> int:
         """Return the index of the candidate to start: the first one, or one like it.
@@ -509,7 +527,9 @@ class _Admitter:
             self._wait(candidate, reason)
             return True
         self._blocked_rollouts.add(uid)
-        if reason is WaitReason.PENDING_PODS and self._has_expired(candidate):
+        if reason is WaitReason.GATE:
+            self._wait_at_gate(candidate, uid)
+        elif reason is WaitReason.PENDING_PODS and self._has_expired(candidate):
             self._expired.append(candidate.metadata.name)
         else:
             self._wait(candidate, reason)
@@ -573,7 +593,22 @@ class _Admitter:
             self._record_wait(candidate, self._waits.beyond[uid])
             self._full_waves.add(uid)
 
+    def _wait_at_gate(self, candidate: api.NodeReplacement, uid: str) -> None:
+        """Record that nothing but a gate keeps a node from starting."""
+        wait, name = self._gates[uid], candidate.metadata.name
+        self._waiting[name], self._details[name] = WaitReason.GATE, wait.message
+        self._at_gates[uid] = None
+        if wait.until is not None:
+            self._recheck.append(wait.until)
+
     def _reason(self, candidate: api.NodeReplacement) -> WaitReason | None:
+        reason = self._limit_reason(candidate)
+        # Gates come last, so that their reason means that the node could otherwise start.
+        if reason is None and self._snapshot.owner_uid(candidate) in self._gates:
+            return WaitReason.GATE
+        return reason
+
+    def _limit_reason(self, candidate: api.NodeReplacement) -> WaitReason | None:
         limit = _limit(candidate)
         if limit is None:
             return WaitReason.INVALID_STRATEGY

@@ -11,6 +11,7 @@ from navarchos.clock import Clock
 from navarchos.logs import get_logger
 from navarchos.operator.actions import Actions
 from navarchos.operator.api import v1alpha1 as api
+from navarchos.operator.gates import GateMonitor
 from navarchos.operator.reasons import Reason, WaitReason
 from navarchos.operator.replacements import status as statuses
 from navarchos.operator.replacements.admission import Decisions, admit_with_budgets
@@ -61,6 +62,7 @@ class AdmissionInputs:
     budgets: BudgetLookup
     slots: Slots
     preparation: NodePreparation = field(default_factory=lambda: NodePreparation(Actions()))
+    gates: GateMonitor | None = None
 
 
 class AdmissionLoop:
@@ -142,6 +144,8 @@ class AdmissionLoop:
         if prepared.holds:
             snapshot = replace(snapshot, holds=prepared.holds)
         decisions = admit_with_budgets(snapshot, self._clock.now(), self._inputs.budgets)
+        if self._inputs.gates is not None:
+            self._inputs.gates.want_alerts(decisions.at_gates)
         by_name = {replacement.metadata.name: replacement for replacement in snapshot.replacements}
         self._is_outdated = False
         for name in decisions.start:

@@ -6,6 +6,7 @@ from navarchos.drain import BUDGETS, PODS
 from navarchos.operator.actions import Actions
 from navarchos.operator.api import v1alpha1 as api
 from navarchos.operator.clients import NODE_INDEX, OWNER_INDEX, OperatorClients
+from navarchos.operator.gates import GateMonitor
 from navarchos.operator.nodes import NODES, Node
 from navarchos.operator.owners import Owners
 from navarchos.operator.replacements import snapshot
@@ -34,6 +35,7 @@ def add_to_manager(
     actions: Actions,
     owners: Owners,
     slots: Slots,
+    gates: GateMonitor | None,
 ) -> Controller:
     """Add the controller of replacements, with its one worker, to a manager.
 
@@ -60,12 +62,20 @@ def add_to_manager(
         for replacement in clients.replacements.by_index(OWNER_INDEX, uid):
             awake.send(Request("", replacement.metadata.name))
 
+    def gate_changed(rollout: str) -> None:
+        awake.send(ADMISSION)
+        found = clients.rollouts.find(rollout)
+        if found is not None and any(gate.after for gate in found.spec.gates):
+            owner_changed(found.metadata.uid)
+
     owners.listen(owner_changed)
+    if gates is not None:
+        gates.on_change(gate_changed)
     events = ReplacementEvents(manager.recorder)
     pending = manager.informer(snapshot.PENDING_PODS, field_selector=snapshot.PENDING_SELECTOR)
     budgets = manager.informer(BUDGETS)
     inputs = AdmissionInputs(
-        snapshot.ClusterReader(clients, pending.lister.list, slots, owners).snapshot,
+        snapshot.ClusterReader(clients, pending.lister.list, slots, owners, gates).snapshot,
         BudgetLookup(
             manager.client.resource(PODS),
             lambda namespace: budgets.lister.list(namespace=namespace),
@@ -73,6 +83,7 @@ def add_to_manager(
         ),
         slots,
         NodePreparation(actions),
+        gates,
     )
     admission = AdmissionLoop(
         inputs,

@@ -6,6 +6,7 @@ from typing import Final
 from navarchos.instrument import Instruments
 from navarchos.operator.api.v1alpha1 import (
     NODE_REPLACEMENTS,
+    GateState,
     ReplacementPhase,
     RolloutPhase,
     Step,
@@ -44,6 +45,10 @@ class ReplacementMetrics:
             ["state"],
         )
 
+        self._gates = instruments.gauge(
+            "navarchos_gates", "Gates of unfinished rollouts, by state.", ["state"]
+        )
+
     def publish(self, snapshot: ClusterSnapshot) -> None:
         """Set every gauge from a snapshot."""
         steps = Counter(r.status.current for r in snapshot.replacements)
@@ -59,6 +64,11 @@ class ReplacementMetrics:
         for phase in RolloutPhase:
             self._rollouts.labels(phase).set(phases[phase])
         self._publish_progress(snapshot)
+        gates = Counter(
+            record.verdict.state for each in snapshot.gates.values() for record in each.values()
+        )
+        for gate_state in GateState:
+            self._gates.labels(gate_state).set(gates[gate_state])
 
     def _publish_slots(self, snapshot: ClusterSnapshot) -> None:
         own = {r.spec.node_name for r in snapshot.replacements if r.status.occupies_slot}

@@ -15,6 +15,7 @@ from navarchos.informers.source import informer_rbac
 from navarchos.meta import OwnerReference, ResourceVersion, controller_of
 from navarchos.operator.api.v1alpha1 import NodeDrain, NodeReplacement, NodeRollout, Step
 from navarchos.operator.clients import OperatorClients
+from navarchos.operator.gates import GateMonitor, Records
 from navarchos.operator.nodes import Node
 from navarchos.operator.owners import ROLLOUT_KIND, OwnerKind, Owners, kind_of
 from navarchos.operator.reasons import WaitReason
@@ -104,6 +105,8 @@ class ClusterSnapshot:
     """The drains of replacements in step Draining, by name of the replacement. A drain that the
     cache does not have yet is missing."""
     pending: Sequence[PendingPod] = ()
+    gates: Mapping[str, Records] = field(default_factory=dict)
+    """The gates of unfinished rollouts, by uid of the rollout and name of the gate."""
     budgets: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """Budgets over the pods of some nodes, by node. The budgets of other nodes are unknown."""
     holds: Mapping[str, Hold] = field(default_factory=dict)
@@ -134,11 +137,13 @@ class ClusterReader:
         pending: Callable[[], Iterable[CachedPod]],
         slots: Slots,
         owners: Owners | None = None,
+        gates: GateMonitor | None = None,
     ) -> None:
         self._clients = clients
         self._pending = pending
         self._slots = slots
         self._owners = owners or Owners()
+        self._gates = gates
 
     def snapshot(self) -> ClusterSnapshot:
         """Return the objects as the caches have them now.
@@ -149,9 +154,10 @@ class ClusterReader:
         replacements = self._clients.replacements.list()
         nodes = {node.metadata.name: node for node in self._clients.nodes.list()}
         views = self._owners.views()
+        rollouts = {**{r.metadata.uid: r for r in self._clients.rollouts.list()}, **views}
         return ClusterSnapshot(
             replacements=replacements,
-            rollouts={**{r.metadata.uid: r for r in self._clients.rollouts.list()}, **views},
+            rollouts=rollouts,
             other_owners=_names_of_owners(replacements, views) if views else {},
             owner_kinds=self._owners.kinds,
             nodes=nodes,
@@ -165,6 +171,7 @@ class ClusterReader:
                 and (drain := self._drain_of(replacement)) is not None
             },
             pending=pending_pods(self._pending()),
+            gates=self._records(rollouts, replacements),
         )
 
     def _objections(self, replacements: Iterable[NodeReplacement]) -> dict[str, str]:
@@ -173,6 +180,17 @@ class ClusterReader:
         names = {r.spec.node_name for r in replacements if r.status.current is Step.WAITING}
         texts = {name: self._slots.objection(name) for name in names}
         return {name: text for name, text in texts.items() if text is not None}
+
+    def _records(
+        self, rollouts: Mapping[str, NodeRollout], replacements: Sequence[NodeReplacement]
+    ) -> Mapping[str, Records]:
+        if self._gates is None:
+            return {}
+        if not any(rollout.spec.gates for rollout in rollouts.values()):
+            return self._gates.observe((), ())
+        in_flight = {r.spec.node_name for r in replacements if r.status.current.in_flight}
+        in_flight.update(self._slots.holders())
+        return self._gates.observe(rollouts.values(), in_flight)
 
     def _drain_of(self, replacement: NodeReplacement) -> NodeDrain | None:
         drain = self._clients.drains.find(drain_name(replacement))

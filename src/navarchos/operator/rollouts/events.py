@@ -4,7 +4,13 @@ from typing import assert_never
 
 from navarchos.events import EventType, Recorder
 from navarchos.logs import get_logger
-from navarchos.operator.api.v1alpha1 import NODE_ROLLOUTS, NodeRollout, RolloutPhase, WaveState
+from navarchos.operator.api.v1alpha1 import (
+    NODE_ROLLOUTS,
+    GateState,
+    NodeRollout,
+    RolloutPhase,
+    WaveState,
+)
 from navarchos.operator.reasons import ConditionType, EventReason
 from navarchos.runtime.conditions import find_condition, is_true
 
@@ -37,6 +43,7 @@ class RolloutEvents:
             message = _message(after, ConditionType.CANCELLED)
             self._record(after, EventReason.ROLLOUT_CANCELLED, message)
         self._record_wave(before, after)
+        self._record_gates(before, after)
         if was.phase is not now.phase:
             _log.info(
                 "rollout_advanced",
@@ -73,6 +80,23 @@ class RolloutEvents:
                 f"run: navarchos approve {after.metadata.name}"
             )
             self._record(after, EventReason.WAVE_AWAITS_APPROVAL, message)
+
+    def _record_gates(self, before: NodeRollout, after: NodeRollout) -> None:
+        states = {gate.name: gate.state for gate in before.status.gates}
+        for gate in after.status.gates:
+            was = states.get(gate.name, GateState.PENDING)
+            if was is gate.state:
+                continue
+            match gate.state:
+                case GateState.CLOSED:
+                    message = f"gate {gate.name} is closed: {gate.message}"
+                    self._warn(after, EventReason.GATE_CLOSED, message)
+                case GateState.OPEN if was is GateState.CLOSED:
+                    self._record(after, EventReason.GATE_OPENED, f"gate {gate.name} is open")
+                case GateState.OPEN | GateState.PENDING:
+                    pass
+                case _:
+                    assert_never(gate.state)
 
     def _record_phase(self, rollout: NodeRollout) -> None:
         status = rollout.status

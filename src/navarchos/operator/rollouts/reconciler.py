@@ -11,11 +11,12 @@ from navarchos.errors import ConfigError
 from navarchos.logs import get_logger
 from navarchos.operator.api import v1alpha1 as api
 from navarchos.operator.clients import OWNER_INDEX, OperatorClients
+from navarchos.operator.gates import GateMonitor, Records
 from navarchos.operator.rollouts import status as statuses
 from navarchos.operator.rollouts.children import ChildReconciler, ChildSync
 from navarchos.operator.rollouts.events import RolloutEvents
 from navarchos.operator.rollouts.plan import make_plan, reprioritize
-from navarchos.operator.throttle import DeferredWrites, ScanThrottle, delay_factor
+from navarchos.operator.throttle import REQUEUE_SOON, DeferredWrites, ScanThrottle, delay_factor
 from navarchos.parallel import WorkerPool
 from navarchos.runtime import (
     DONE,
@@ -63,10 +64,12 @@ class RolloutReconciler(Reconciler):
         events: RolloutEvents,
         worker_pool: WorkerPool,
         clock: Clock,
+        gates: GateMonitor | None = None,
     ) -> None:
         self._clients = clients
         self._events = events
         self._clock = clock
+        self._gates = gates
         self._children = ChildReconciler(clients, worker_pool)
         self._deferred = DeferredWrites(_COUNTS_DELAY, clock)
         self._throttle = ScanThrottle(clock)
@@ -109,8 +112,10 @@ class RolloutReconciler(Reconciler):
             children=synced.children,
             drains=self._drains(synced.children),
             creation_error=str(synced.failure) if synced.failure else "",
+            gates=self._records(rollout),
         )
-        saved = self._report(rollout, statuses.compute_status(rollout, inputs, self._clock.now()))
+        now = self._clock.now()
+        saved = self._report(rollout, statuses.compute_status(rollout, inputs, now))
         if synced.failure is not None:
             raise synced.failure
         if synced.unfinished:
@@ -119,6 +124,8 @@ class RolloutReconciler(Reconciler):
         if saved.status.phase is api.RolloutPhase.COMPLETED:
             return self._expire(saved)
         due = [self._deferred.remaining(rollout.metadata.name), self._wave_due(saved)]
+        if (timeout := statuses.gate_timeout(saved, inputs)) is not None:
+            due.append(max(REQUEUE_SOON, (timeout.at - now).total_seconds()))
         after = min((seconds for seconds in due if seconds is not None), default=None)
         return DONE if after is None else Result(requeue_after=after)
 
@@ -128,6 +135,16 @@ class RolloutReconciler(Reconciler):
         if wave is None or wave.until is None:
             return None
         return max((wave.until - self._clock.now()).total_seconds(), _YIELD_DELAY)
+
+    def _records(self, rollout: api.NodeRollout) -> Records:
+        """Return the gates; their timeouts begin again when a user resumes the rollout."""
+        if self._gates is None or not rollout.spec.gates:
+            return {}
+        records = self._gates.records(rollout)
+        if rollout.status.phase is api.RolloutPhase.HALTED and statuses.is_resumed(rollout):
+            self._gates.restart(rollout)
+            records = self._gates.records(rollout)
+        return records
 
     def _report(self, rollout: api.NodeRollout, status: api.NodeRolloutStatus) -> api.NodeRollout:
         """Write a status, unless all its changes may be deferred."""

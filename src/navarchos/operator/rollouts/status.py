@@ -11,7 +11,8 @@ import msgspec
 from navarchos.errors import ConfigError
 from navarchos.operator import history
 from navarchos.operator.api import v1alpha1 as api
-from navarchos.operator.reasons import ConditionType, Reason
+from navarchos.operator.gates import GateTimeout, Records, find_timeout, to_status
+from navarchos.operator.reasons import ConditionType, Reason, WaitReason
 from navarchos.operator.replacements.waits import invalid_windows
 from navarchos.operator.rollouts.children import resume_token
 from navarchos.operator.rollouts.plan import Plan
@@ -24,7 +25,9 @@ __all__ = [
     "StatusInputs",
     "compute_status",
     "estimate_completion",
+    "gate_timeout",
     "initial_status",
+    "is_resumed",
     "only_counts_changed",
 ]
 
@@ -48,6 +51,8 @@ class StatusInputs:
     """The drains of the children in flight."""
     creation_error: str = ""
     """Why some replacements could not be created, in words."""
+    gates: Records = field(default_factory=dict)
+    """The gates, by name."""
 
 
 def initial_status(rollout: api.NodeRollout, plan: Plan, now: datetime) -> api.NodeRolloutStatus:
@@ -83,7 +88,7 @@ def compute_status(
         ConfigError: `maxFailures` or `maxConcurrent` is neither a number nor a percentage.
     """
     progress = _NodeProgress.of(rollout, inputs)
-    halt = _halt(rollout, inputs, progress)
+    halt = _halt(rollout, inputs, progress, now)
     phase = _phase(rollout, progress, halted=bool(halt))
     done = phase is api.RolloutPhase.COMPLETED
     blocked = _blocked(inputs)
@@ -109,6 +114,7 @@ def compute_status(
         stalled_count=len(progress.stalled),
         blocked=blocked[:MAX_BLOCKED],
         blocked_count=sum(drain.status.blocked for drain in inputs.drains),
+        gates=_gates(rollout, inputs),
         halted_max_failures=_halted_max_failures(rollout) if halt else None,
         resumed=resume_token(rollout),
     )
@@ -173,6 +179,7 @@ def only_counts_changed(before: api.NodeRolloutStatus, after: api.NodeRolloutSta
         "replacements_cancelled_count",
         "in_flight",
         "in_flight_count",
+        "gates",
     )
 
 
@@ -261,12 +268,60 @@ def _in_step(steps: Mapping[str, api.Step], wanted: api.Step) -> frozenset[str]:
     return frozenset(name for name, step in steps.items() if step is wanted)
 
 
-def _halt(rollout: api.NodeRollout, inputs: StatusInputs, progress: _NodeProgress) -> str:
-    """Return why the rollout is halted, in words; empty if it is not (OP-08)."""
+def gate_timeout(rollout: api.NodeRollout, inputs: StatusInputs) -> GateTimeout | None:
+    """Return when a gate halts the rollout if it stays closed; `None` if none does."""
+    if not rollout.spec.gates or rollout.spec.paused:
+        return None
+    if rollout.status.phase is api.RolloutPhase.HALTED and not is_resumed(rollout):
+        return None
+    # Admission writes this reason if nothing but a gate keeps the node from starting.
+    waiting = [
+        step.started_at
+        for child in inputs.children.values()
+        if (step := child.status.step) is not None
+        and step.reason == WaitReason.GATE
+        and step.started_at is not None
+    ]
+    return find_timeout(rollout.spec.gates, inputs.gates, min(waiting, default=None))
+
+
+def _gates(rollout: api.NodeRollout, inputs: StatusInputs) -> tuple[api.GateStatus, ...]:
+    if not inputs.gates:
+        return rollout.status.gates if rollout.spec.gates else ()
+    return tuple(
+        to_status(inputs.gates[gate.name])
+        for gate in rollout.spec.gates
+        if gate.name in inputs.gates
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Halt:
+    reason: Reason
+    message: str
+
+
+def _halt(
+    rollout: api.NodeRollout, inputs: StatusInputs, progress: _NodeProgress, now: datetime
+) -> _Halt | None:
+    """Return why the rollout is halted; `None` if it is not (OP-08)."""
+    before = find_condition(rollout.status.conditions, ConditionType.HALTED)
+    if failures := _failure_halt(rollout, inputs, progress):
+        known = before is not None and before.reason == Reason.GATE_TIMEOUT
+        is_same = known and before is not None and before.message == failures
+        return _Halt(Reason.GATE_TIMEOUT if is_same else Reason.TOO_MANY_FAILURES, failures)
+    timeout = gate_timeout(rollout, inputs)
+    if timeout is None or timeout.at > now:  # mutant: gate-timeouts-ignored
+        return None
+    return _Halt(Reason.GATE_TIMEOUT, timeout.message)
+
+
+def _failure_halt(rollout: api.NodeRollout, inputs: StatusInputs, progress: _NodeProgress) -> str:
+    """Return why the rollout is halted already, or by its failures; empty if it is not."""
     if rollout.spec.cancel and progress.remaining == 0:
         return ""  # no node is left that a resume could start
     before = find_condition(rollout.status.conditions, ConditionType.HALTED)
-    if rollout.status.phase is api.RolloutPhase.HALTED and not _is_resumed(rollout):
+    if rollout.status.phase is api.RolloutPhase.HALTED and not is_resumed(rollout):
         return before.message if before is not None and before.message else "too many failures"
     counts = history.count_failures(inputs.children.values(), resumed=resume_token(rollout))
     # Consecutive failures do not matter any more once every node is finished.
@@ -275,7 +330,7 @@ def _halt(rollout: api.NodeRollout, inputs: StatusInputs, progress: _NodeProgres
     return history.halt_reason(rollout, counts)
 
 
-def _is_resumed(rollout: api.NodeRollout) -> bool:
+def is_resumed(rollout: api.NodeRollout) -> bool:
     """Return whether the user has resumed a halted rollout: nothing else ends a halt."""
     limit = rollout.status.halted_max_failures
     raised = limit is not None and history.max_failures(rollout) > limit
@@ -284,7 +339,7 @@ def _is_resumed(rollout: api.NodeRollout) -> bool:
 
 def _halted_max_failures(rollout: api.NodeRollout) -> int:
     """Return `maxFailures` at the time of the halt, so that a higher value is noticed later."""
-    if rollout.status.phase is api.RolloutPhase.HALTED and not _is_resumed(rollout):
+    if rollout.status.phase is api.RolloutPhase.HALTED and not is_resumed(rollout):
         return rollout.status.halted_max_failures or 0
     return history.max_failures(rollout)
 
@@ -372,9 +427,9 @@ class _ConditionSet:
         elif all_created:
             self.set(ConditionType.REPLACEMENTS_CREATED, True, Reason.CREATED)
 
-    def set_halt(self, halt: str) -> None:
-        if halt:
-            self.set(ConditionType.HALTED, True, Reason.TOO_MANY_FAILURES, halt)
+    def set_halt(self, halt: _Halt | None) -> None:
+        if halt is not None:
+            self.set(ConditionType.HALTED, True, halt.reason, halt.message)
         else:
             self.clear(ConditionType.HALTED, Reason.RESUMED)
 

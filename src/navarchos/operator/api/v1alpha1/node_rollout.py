@@ -10,7 +10,7 @@ from msgspec import Meta
 from navarchos.client import Resource
 from navarchos.client.selectors import LabelSelectorRequirement
 from navarchos.meta import Object
-from navarchos.operator.api.v1alpha1 import common
+from navarchos.operator.api.v1alpha1 import common, gate
 from navarchos.operator.api.v1alpha1.action import Action
 from navarchos.runtime.conditions import Condition
 from navarchos.structs import prepare_decoding
@@ -94,6 +94,17 @@ class NodeRolloutSpec(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_
     strategy: common.RolloutStrategy = common.RolloutStrategy()
     drain: common.DrainSpec = common.DrainSpec()
     action: Action = None
+    gates: Annotated[
+        tuple[gate.Gate, ...],
+        Meta(
+            description="What must be true of the cluster before each node starts.",
+            max_length=20,
+            extra_json_schema={
+                "x-kubernetes-list-type": "map",
+                "x-kubernetes-list-map-keys": ["name"],
+            },
+        ),
+    ] = ()
     paused: Annotated[
         bool, Meta(description="No further node starts and no further pod is evicted.")
     ] = False
@@ -221,6 +232,9 @@ class NodeRolloutStatus(
     stalled_count: int = 0
     blocked: tuple[BlockedPod, ...] = ()
     blocked_count: int = 0
+    gates: Annotated[
+        tuple[gate.GateStatus, ...], Meta(description="The gates of spec.gates, in their order.")
+    ] = ()
     halted_max_failures: Annotated[
         int | None,
         Meta(description="maxFailures when the rollout was halted; a higher value resumes it."),
