@@ -45,5 +45,6 @@ __all__ = [
 ]
 
 RBAC: Final = WORKLOAD_RBAC
-"""The permissions of gates on evicted pods. A gate on an object needs the permissions of its kind, which
-a user grants through the role `navarchos-gates`."""
+"""The permissions of gates on evicted pods.
+
+A user grants the permissions of other kinds through the role `navarchos-gates`."""
