@@ -12,7 +12,7 @@ import msgspec
 
 from navarchos.meta import controller_of
 from navarchos.operator.api import v1alpha1 as api
-from navarchos.operator.reasons import WaitReason
+from navarchos.operator.reasons import ConditionType, WaitReason
 from navarchos.operator.slots import is_of_replacement
 from navarchos.runtime.conditions import find_condition
 from navarchos.runtime.durations import format_duration
@@ -40,6 +40,16 @@ OUT_OF_DATE: Final = "this may be out of date"
 _NEEDED: Final = WaitReason.NODE_NEEDED
 _NOTHING: Final = "no rollouts, and no drains outside of rollouts"
 
+_ACTION_STEPS: Final = frozenset(
+    {
+        api.Step.ACTING,
+        api.Step.TERMINATING,
+        api.Step.AWAITING_REPLACEMENT,
+        api.Step.RELEASING,
+    }
+)
+"""The steps in which an action runs, or is being ended."""
+
 FINAL_PHASES: Final = frozenset({api.RolloutPhase.COMPLETED, api.RolloutPhase.HALTED})
 """Phases that a rollout leaves only when a user changes it."""
 
@@ -53,6 +63,8 @@ class InFlightNode(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     deadline: datetime | None
     stalled_since: datetime | None
     pods_left: int
+    message: str
+    """What an action or a verification waits for."""
 
 
 class BlockedPodSummary(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
@@ -230,7 +242,19 @@ def _in_flight(replacement: api.NodeReplacement, drains: Iterable[api.NodeDrain]
         deadline=step.deadline if step is not None else None,
         stalled_since=replacement.status.stalled_since,
         pods_left=sum(drain.status.remaining for drain in mine),
+        message=_waits_for(replacement),
     )
+
+
+def _waits_for(replacement: api.NodeReplacement) -> str:
+    """Return what the action of a node, or the verification after it, waits for."""
+    step = replacement.status.current
+    if step is not api.Step.VERIFYING and step not in _ACTION_STEPS:
+        return ""
+    is_verified = step is api.Step.VERIFYING
+    type_ = ConditionType.NODE_VERIFIED if is_verified else ConditionType.ACTION_COMPLETED
+    found = find_condition(replacement.status.conditions, type_)
+    return found.message if found is not None else ""
 
 
 def _blocked(drain: api.NodeDrain) -> Iterable[BlockedPodSummary]:
@@ -391,7 +415,8 @@ def _bar(done: int, total: int) -> str:
 def _flight(node: InFlightNode, now: datetime) -> str:
     pods = f"  {node.pods_left} pods left" if node.pods_left else ""
     stalled = f"  stalled{_ago(node.stalled_since, now)}" if node.stalled_since is not None else ""
-    return f"{node.node}  {node.step}{_ago(node.since, now)}{pods}{stalled}"
+    message = f": {node.message}" if node.message else ""
+    return f"{node.node}  {node.step}{_ago(node.since, now)}{pods}{stalled}{message}"
 
 
 def _blocked_lines(blocked: Iterable[BlockedPodSummary], count: int, now: datetime) -> list[str]:

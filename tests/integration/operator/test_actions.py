@@ -160,3 +160,51 @@ def test_a_running_job_ends_before_a_failed_attempt_releases_the_node(case: Case
     assert case.target.list("Job", case.name) == []
     assert pods_of_jobs(case) == []
     assert not case.is_cordoned(name)
+
+
+@pytest.mark.rule("NP-21")
+def test_a_node_returns_when_its_daemon_sets_are_ready_again(case: Case) -> None:
+    """The DaemonSet of the second pool cannot run on the node, so it is not missed."""
+    (name,) = case.add_nodes(1)
+    elsewhere = manifests.daemon_set(case.name, "elsewhere")
+    elsewhere["spec"]["template"]["spec"]["nodeSelector"] = {"pool": "of-no-node"}
+    case.add(manifests.daemon_set(case.name, "agent"), elsewhere)
+    case.manager()
+    verify = {"readySeconds": 1, "daemonSets": True}
+    roll(case, [name], action=job(case, verify=verify))
+    case.wait_for_phase("Completed")
+    verified = [
+        condition
+        for condition in case.status("NodeReplacement", case.replacement(name))["conditions"]
+        if condition["type"] == "NodeVerified"
+    ]
+    assert [condition["status"] for condition in verified] == ["True"]
+    assert not case.is_cordoned(name)
+    assert "NodeVerified" in case.events(case.replacement(name))
+
+
+@pytest.mark.rule("NP-21")
+def test_a_node_with_another_kubelet_than_wanted_is_not_ready_again(case: Case) -> None:
+    (name,) = case.add_nodes(1)
+    case.manager()
+    verify = {"readySeconds": 0, "timeoutSeconds": 1, "kubeletVersion": "v0.0.0"}
+    roll(case, [name], strategy={"retries": 0}, action=job(case, verify=verify))
+    case.wait_for_phase("Halted")
+    failures = case.status("NodeReplacement", case.replacement(name))["failures"]
+    assert [failure["reason"] for failure in failures] == ["NotReadyAgain"]
+    assert failures[0]["message"].endswith("not v0.0.0")
+    assert not case.is_cordoned(name)
+
+
+@pytest.mark.rule("NP-12")
+def test_a_rollout_that_is_deleted_while_a_job_runs_gives_its_node_back(case: Case) -> None:
+    (name,) = case.add_nodes(1)
+    case.manager()
+    roll(case, [name], action=job(case, runs_for="300s"))
+    wait_for("the Job", lambda: is_acting(case, name) and pods_of_jobs(case))
+    assert case.is_cordoned(name)
+    case.target.of("NodeRollout").delete(case.name)
+    wait_for("the replacement to be gone", lambda: case.target.list("NodeReplacement") == [])
+    assert pods_of_jobs(case) == [], "the replacement is gone before the pods of its Job"
+    wait_for("the node to be given back", lambda: not case.is_cordoned(name))
+    assert case.target.list("NodeDrain") == []
