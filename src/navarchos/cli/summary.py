@@ -64,7 +64,7 @@ class InFlightNode(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     stalled_since: datetime | None
     pods_left: int
     message: str
-    """What an action or a verification waits for."""
+    """What the preparation, an action or a verification waits for."""
 
 
 class BlockedPodSummary(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
@@ -210,7 +210,7 @@ def summarize_drain(drain: api.NodeDrain) -> DrainSummary:
         phase=status.phase or api.DrainPhase.PENDING,
         paused=drain.spec.paused,
         reason=status.reason,
-        message=status.message,
+        message=status.message or _preparation(drain),
         total=status.total,
         evicted=status.evicted,
         remaining=status.remaining,
@@ -242,8 +242,15 @@ def _in_flight(replacement: api.NodeReplacement, drains: Iterable[api.NodeDrain]
         deadline=step.deadline if step is not None else None,
         stalled_since=replacement.status.stalled_since,
         pods_left=sum(drain.status.remaining for drain in mine),
-        message=_waits_for(replacement),
+        message="; ".join(filter(None, [_waits_for(replacement), *map(_preparation, mine)])),
     )
+
+
+def _preparation(drain: api.NodeDrain) -> str:
+    """Return what the preparation of a node waits for; empty in other phases."""
+    found = find_condition(drain.status.conditions, ConditionType.PREPARED)
+    is_preparing = drain.status.phase is api.DrainPhase.PREPARING
+    return found.message if found is not None and is_preparing else ""
 
 
 def _waits_for(replacement: api.NodeReplacement) -> str:

@@ -186,7 +186,7 @@ def return_patch(
         mark = _parse_id(id_)
         value = mark.value_on(node) if mark is not None else None
         if mark is not None and value is not None and value != entry.was:
-            values[mark.kind][mark.key] = entry.was  # mutant: mark-left-behind
+            values[mark.kind][mark.key] = entry.was
     return _patch(node, record, values)
 
 

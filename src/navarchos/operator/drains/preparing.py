@@ -150,7 +150,6 @@ def decide_preparation(
     if case.was_set_again or case.is_removed:
         reason = PrepareReason.MARK_REMOVED_BY_OTHERS
     if unset:
-        # mutant: removed-mark-set-again-and-again
         if case.was_set_again and case.is_removed:
             message = f"another client removed marks twice: {', '.join(unset)}"
             return PrepareDecision(PrepareOutcome.FAIL, reason, message)

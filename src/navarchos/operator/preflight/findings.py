@@ -33,6 +33,8 @@ class FindingReason(StrEnum):
     LONG_GRACE_PERIOD = "LongGracePeriod"
     POD_FINALIZER = "PodFinalizer"
     DO_NOT_EVICT = "DoNotEvict"
+    DRAIN_HOOK = "DrainHook"
+    PREPARED = "NodePrepared"
     NO_OTHER_NODE = "NoOtherNode"
     VOLUME_BOUND = "VolumeBound"
     NO_CAPACITY = "NoCapacity"

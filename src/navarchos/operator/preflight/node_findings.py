@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from navarchos.errors import ConfigError
 from navarchos.operator.api import v1alpha1 as api
+from navarchos.operator.drains.preparing import marks_of
 from navarchos.operator.names import CORDONED_BY_ANNOTATION
 from navarchos.operator.preflight.findings import FindingReason, PlanFinding, Severity
 from navarchos.operator.preflight.kinds import PlanNode
@@ -63,6 +64,7 @@ def find_for_rollout(
                 message=f"no node matches item {number} of spec.nodeSelectors: {selector}",
                 next_action="correct the selector",
             )
+    yield from _prepared(rollout.spec.drain.prepare)
     try:
         limit = api.resolve_count(rollout.spec.strategy.max_concurrent, len(planned), round_up=True)
     except ConfigError as error:
@@ -72,6 +74,23 @@ def find_for_rollout(
         return
     if limit == 0 and planned:
         yield _nothing_may_start(rollout.spec.strategy.max_concurrent)
+
+
+def _prepared(spec: api.PrepareSpec | None) -> Iterator[PlanFinding]:
+    if spec is None:
+        return
+    parts = [f"gets the {mark.kind} {mark.key}={mark.value}" for mark in marks_of(spec)]
+    if (wait := spec.wait_for_timestamp) is not None:
+        parts.append(f"waits for the time in {wait.key} and {wait.grace_period_seconds} s more")
+    parts += [f"waits for {spec.settle_seconds} s"] if spec.settle_seconds else []
+    parts += [f"waits for the hook {hook}" for hook in spec.hooks]
+    if parts:
+        yield PlanFinding(
+            severity=Severity.NOTE,
+            reason=FindingReason.PREPARED,
+            message=f"before its cordon each node {', '.join(parts)}",
+            next_action="check that the programs that detach nodes and answer hooks are running",
+        )
 
 
 def _nothing_may_start(value: int | str) -> PlanFinding:

@@ -100,10 +100,22 @@ def find_for_pods(
     for planned in plan.evict:
         yield from _of_evicted(planned, settings, context)
     for planned in plan.wait:
-        if _terminates_too_long(planned.pod, context.now):
+        if planned.finding.reason is PodReason.LEAVES_BY_ITSELF:
+            yield _of_hook(planned)
+        elif _terminates_too_long(planned.pod, context.now):
             yield _stuck_terminating(planned)
         else:
             yield from _held_by_finalizers(planned)
+
+
+def _of_hook(planned: PlannedPod) -> PlanFinding:
+    return PlanFinding(
+        severity=Severity.NOTE,
+        reason=FindingReason.DRAIN_HOOK,
+        message=f"the pod is not evicted: {planned.finding.message}",
+        next_action="check that a controller answers this hook and removes the pod",
+        pod=planned.name,
+    )
 
 
 def finding_of_unplaceable(unplaceable: UnplaceablePod) -> PlanFinding:

@@ -332,7 +332,7 @@ def with_drain_report(
         failed_pods=report.failed_pods,
         failed_pods_count=len(report.failed_pods),
         evicted_owners=_union(before.evicted_owners, report.evicted_owners),
-        conditions=_with_cordon(replacement, drain, now),
+        conditions=_with_cordon(_with_preparation(replacement, drain, now), drain, now),
     )
 
 
@@ -373,6 +373,25 @@ def _with_cordon(
         ),
         now=now,
     )
+
+
+def _with_preparation(
+    replacement: api.NodeReplacement, drain: api.NodeDrain, now: datetime
+) -> api.NodeReplacement:
+    """Return the replacement with the drain's condition `Prepared`, if it has one."""
+    found = find_condition(drain.status.conditions, ConditionType.PREPARED)
+    if found is None:
+        return replacement
+    condition = _condition(
+        replacement,
+        ConditionType.PREPARED,
+        found.status == "True",
+        reason=found.reason,
+        message=found.message,
+    )
+    conditions = set_condition(replacement.status.conditions, condition, now=now)
+    status = msgspec.structs.replace(replacement.status, conditions=conditions)
+    return msgspec.structs.replace(replacement, status=status)
 
 
 def _failed_action(

@@ -327,6 +327,17 @@ def test_there_are_at_least_twenty_faults() -> None:
     assert len(FAULTS) >= 20
 
 
+@fault("DrainHook", Severity.NOTE)
+def pod_with_a_hook(cluster: Cluster, broken: bool) -> None:
+    annotations = {f"{GROUP}/drain-hook": "ingress" if broken else ""}
+    cluster.pod("web-2", app="web", metadata={"annotations": annotations})
+
+
+@fault("NodePrepared", Severity.NOTE)
+def rollout_that_prepares_its_nodes(cluster: Cluster, broken: bool) -> None:
+    cluster.spec["drain"] = {"prepare": {"settleSeconds": 30 if broken else 0}}
+
+
 @pytest.mark.parametrize("name", FAULTS)
 def test_every_prepared_fault_is_found(name: str, make_cluster: Make) -> None:
     reason, severity, _ = FAULTS[name]

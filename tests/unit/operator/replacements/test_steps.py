@@ -62,6 +62,8 @@ def test_reserved_does_not_cordon_while_paused_or_abandoned(make: Make) -> None:
         ({"phase": DrainPhase.PENDING}, Advance(Step.CORDONED)),
         ({"phase": DrainPhase.FAILED, "cordoned": False}, Advance(Step.DRAINING)),
         ({"phase": DrainPhase.PENDING, "deleting": True}, DELETED),
+        ({"phase": DrainPhase.PREPARING, "cordoned": False}, Advance(Step.PREPARING)),
+        ({"phase": DrainPhase.PREPARING}, Advance(Step.CORDONED)),
     ],
 )
 def test_reserved_follows_its_drain(make: Make, drain: dict[str, Any], decision: Decision) -> None:
@@ -86,6 +88,26 @@ def test_cordoned_waits_for_the_first_eviction(
     drain = make.drain(replacement, phase=phase)
     assert cordoned.decide(StepObservation(replacement, drain)) == decision
     assert cordoned.decide(StepObservation(replacement)) == DELETED
+
+
+@pytest.mark.rule("IG-70")
+@pytest.mark.parametrize(
+    ("drain", "decision"),
+    [
+        ({"phase": DrainPhase.PREPARING, "cordoned": False}, NoAction()),
+        ({"phase": DrainPhase.PREPARING}, Advance(Step.CORDONED)),
+        ({"phase": DrainPhase.DRAINING}, Advance(Step.DRAINING)),
+        ({"phase": DrainPhase.FAILED, "cordoned": False}, Advance(Step.DRAINING)),
+        ({"phase": DrainPhase.PREPARING, "cordoned": False, "deleting": True}, DELETED),
+    ],
+)
+def test_preparing_ends_with_the_cordon(
+    make: Make, drain: dict[str, Any], decision: Decision
+) -> None:
+    replacement = make.replacement("a", step=Step.PREPARING)
+    observed = StepObservation(replacement, make.drain(replacement, **drain))
+    assert decide(observed) == decision
+    assert decide(StepObservation(replacement)) == DELETED
 
 
 @pytest.mark.rule("OP-25")
