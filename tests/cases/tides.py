@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -11,12 +11,14 @@ from navarchos.client.rbac import PolicyRule
 from navarchos.crd import Definition, Manifest, Version, custom_resource_definition
 from navarchos.informers.source import informer_rbac
 from navarchos.meta import Object
-from navarchos.operator.preflight import PlanFinding, Severity
 from navarchos.operator.setup import OperatorParts, Part
 from navarchos.operator.systems import StatusPart, System
 from navarchos.runtime import DONE, Builder, CachedClient, Reconciler, Request, Result
-from navarchos.testing.apiserver import ApiServer
-from navarchos.testing.cluster import Cluster
+
+if TYPE_CHECKING:
+    from navarchos.operator.preflight import PlanFinding
+    from navarchos.testing.apiserver import ApiServer
+    from navarchos.testing.cluster import Cluster
 
 __all__ = ["DEFINITION", "PROGRAM", "TIDES", "TIDE_RESOURCE", "Tide"]
 
@@ -91,8 +93,11 @@ def _lines(names: Sequence[str]) -> Iterable[str]:
     yield f"tides: {', '.join(names)}"
 
 
-def _plan(client: Client, nodes: Collection[str]) -> Mapping[str, Sequence[PlanFinding]]:
+def _plan(client: Client, nodes: Collection[str]) -> "Mapping[str, Sequence[PlanFinding]]":
     """A node with the name of a tide is flooded: it cannot be drained while the tide is high."""
+    # Imported here, so that a manager does not import it.
+    from navarchos.operator.preflight import PlanFinding, Severity
+
     tides = client.resource(TIDE_RESOURCE).list().items
     return {
         tide.metadata.name: [
@@ -108,7 +113,7 @@ def _plan(client: Client, nodes: Collection[str]) -> Mapping[str, Sequence[PlanF
 
 
 @contextmanager
-def _simulate(server: ApiServer, _cluster: Cluster) -> Iterator[None]:
+def _simulate(server: "ApiServer", _cluster: "Cluster") -> Iterator[None]:
     head = {"apiVersion": "tides.example.org/v1", "kind": "Tide"}
     server.install({**head, "metadata": {"name": "spring"}})
     yield

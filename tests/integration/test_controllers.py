@@ -191,6 +191,7 @@ def test_a_manager_runs_only_the_controllers_that_its_systems_need(
     assert "tests.cases.tides" in modules
     assert f"{OPERATOR}.drains" in modules
     absent = [f"{OPERATOR}.{name}" for name in ("rollouts", "replacements", "taints", "jobs")]
+    absent += ["navarchos.testing", f"{OPERATOR}.preflight"]
     assert [name for name in absent if name in modules] == []
     assert requests(server) - granted(TIDES) == set()
     started = [line["controller"] for line in process.events() if "controller_started" in str(line)]
