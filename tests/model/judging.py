@@ -6,6 +6,7 @@ is `Judge.patience` seconds old.
 """
 
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import Any, Final
 
 from tests.model.leading import LEASES, LeaseWatcher
@@ -35,6 +36,7 @@ LATE_BINDING: Final = 3.0
 _MOMENT: Final = 1.0
 _FINISHED: Final = ("Done", "Failed")
 _MANY: Final = 20
+_LONG: Final = 60.0
 
 
 class Verdict(AssertionError):
@@ -65,6 +67,7 @@ class Judge:
         self._bound: dict[str, float] = {}  # by the uid of the pod
         self._appeared: dict[str, float] = {}  # by the uid of the node
         self._paused: dict[str, float] = {}  # by uid: when spec.paused was set
+        self._lost_child: dict[str, float] = {}  # by uid of the rollout
         self.opened_by_others: set[str] = set()  # uids of nodes
         self.kept_cordons: set[str] = (
             set()
@@ -142,6 +145,8 @@ class Judge:
                 self._node_changed(change, by_operator)
             case "nodereplacements" if by_operator:
                 self._replacement_changed(change)
+            case "nodereplacements" if change.type == "DELETED":
+                self._lost_child[_owner_uid(change.object)] = self._scheduler.seconds
             case "nodedrains" if change.type == "DELETED":
                 if change.object["spec"].get("uncordonOnDelete") is False:
                     self.kept_cordons.add(f"{metadata['name']}/{metadata['uid']}")
@@ -279,6 +284,9 @@ class Judge:
         company += [self._server.find("nodes", other) for other in others]
         self._judge_company(started, company)
         self._judge_settling(started)
+        if rollout is not None:
+            self._judge_times(started, rollout)
+            self._judge_waves(started, rollout)
         for other in self._of("nodereplacements"):
             if other["metadata"]["uid"] != uid and self._goes_before(other, started):
                 self._report(f"{name} started before {other['metadata']['name']}")
@@ -327,6 +335,48 @@ class Judge:
             if is_control_plane and other is not node and policy != "Ignore":
                 self._report(f"{beside}, and both are of the control plane")
 
+    def _judge_times(self, started: JsonObject, rollout: JsonObject) -> None:
+        """Check that a node starts inside a window and outside all blackouts (NP-41)."""
+        name, strategy = started["metadata"]["name"], rollout["spec"].get("strategy") or {}
+        at = parse_time(started["status"]["step"]["startedAt"])
+        # The decision is a moment older than its record.
+        moments = (at, at - timedelta(seconds=_MOMENT))
+        if not self._is_known(rollout):
+            return
+        for period in strategy.get("blackouts") or ():
+            begin, end = parse_time(period["from"]), parse_time(period["to"])
+            if all(begin <= moment < end for moment in moments):
+                self._report(f"{name} started at {at}, inside a blackout")
+        windows = strategy.get("windows") or ()
+        times = [f"{moment:%H:%M:%S}" for moment in moments]
+        if windows and not any(w["start"] <= each <= w["end"] for w in windows for each in times):
+            self._report(f"{name} started at {at}, outside all windows")
+
+    def _judge_waves(self, started: JsonObject, rollout: JsonObject) -> None:
+        """Check that the first node beyond a wave starts when the wave is over (NP-43)."""
+        waves = (rollout["spec"].get("strategy") or {}).get("waves") or ()
+        uid, name = rollout["metadata"]["uid"], started["metadata"]["name"]
+        if not waves or (started["status"].get("attempts") or 0) > 0:
+            return
+        if self._lost_child.get(uid, -_LONG) + _LONG > self._scheduler.seconds:
+            return  # it is uncertain how many nodes have begun
+        others = [
+            child
+            for child in self._of("nodereplacements")
+            if _owner_uid(child) == uid and child["metadata"]["name"] != name
+        ]
+        begun = [r for r in others if (r.get("status") or {}).get("startTimestamp")]
+        approved = {a["number"] for a in rollout["status"].get("wave", {}).get("approvals") or ()}
+        for number, wave in enumerate(waves, 1):
+            if wave["upTo"] != len(begun):
+                continue
+            beyond = f"{name} started beyond wave {number}"
+            for other in begun:
+                if step_of(other) not in _FINISHED:
+                    self._report(f"{beyond}, and {other['metadata']['name']} has not finished")
+            if wave.get("approval") and number not in approved:
+                self._report(f"{beyond}, which is not approved")
+
     def _judge_settling(self, started: JsonObject) -> None:
         now = self._scheduler.now()
         for other in self._of("nodereplacements"):
@@ -354,6 +404,9 @@ class Judge:
             return False
         rollout = self._rollout_of(other)
         if rollout is None or rollout["metadata"].get("deletionTimestamp"):
+            return False
+        # A rollout that may start no node at all delays no other rollout.
+        if {"windows", "blackouts", "waves"} & (rollout["spec"].get("strategy") or {}).keys():
             return False
         frozen = rollout["spec"].get("paused") or _phase(rollout) == "Halted"
         frozen = frozen or self._is_about_to_halt(rollout)

@@ -24,6 +24,7 @@ class People:
     Attributes:
         cordoned: Nodes that a user cordoned, by uid.
         interfered: Nodes whose cordon a user has changed, by uid.
+        add_fields: Adds fields of further features to the spec of a rollout.
     """
 
     def __init__(
@@ -38,6 +39,7 @@ class People:
     ) -> None:
         self.cordoned: set[str] = set()
         self.interfered: set[str] = set()
+        self.add_fields: Callable[[dict[str, Any]], None] = lambda _: None
         self._scheduler = scheduler
         self._server = server
         self._cluster = cluster
@@ -137,6 +139,7 @@ class People:
             "evictionRetrySeconds": 5,
         }
         spec["paused"] = rand.random() < 0.1
+        self.add_fields(spec)
         name = f"r{self._rollouts}"
         self._trace.add("user", f"creates rollout {name} {spec}")
         self._server.request(

@@ -118,6 +118,7 @@ class Run:
         """Let time pass, with the actors of the cluster."""
         self.deployment.step()
         self.people.step()
+        self.holders.step()
         self.cluster.step()
         self.scheduler.sleep(seconds)
         self._look()
@@ -125,6 +126,7 @@ class Run:
     def _choose_features(self) -> None:
         if self.has_systems:
             self.deployment.further = add_systems
+            self.people.add_fields = self.holders.add_fields
             self.holders.begin()
 
     def _workloads(self) -> list[Workload]:

@@ -5,6 +5,7 @@ slots in one of the two ways, by NodeDrains or by a registered source. Their wis
 ConfigMaps, so that all state is in objects, as it is for real systems.
 """
 
+import json
 import random
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
@@ -19,6 +20,7 @@ from navarchos.client import Resource
 from navarchos.clock import Clock
 from navarchos.meta import EPOCH, Object, format_time, parse_time
 from navarchos.operator.api import v1alpha1 as api
+from navarchos.operator.names import APPROVE_ANNOTATION
 from navarchos.operator.nodes import Node
 from navarchos.operator.setup import OperatorParts
 from navarchos.operator.slots import Holder, Slots
@@ -35,6 +37,7 @@ WISH: Final = "wish"
 CHECKS, UPDATES, NEEDS = "checks", "updates", "needs"
 
 _DRAINS: Final = f"/apis/{api.NODE_DRAINS.group}/v1alpha1/nodedrains"
+_ROLLOUTS: Final = f"/apis/{api.NODE_ROLLOUTS.group}/v1alpha1/noderollouts"
 _MAPS: Final = "/api/v1/namespaces/default/configmaps"
 _ALL: Final = Request("", "all")
 
@@ -209,7 +212,11 @@ class _Updates(_System):
 
 
 class Holders:
-    """Users who hold nodes, need nodes, or want one of the systems to have a node."""
+    """Users of further features.
+
+    They hold nodes, need nodes, let one of the systems have a node, restrict when nodes of a
+    rollout may start, and approve waves.
+    """
 
     def __init__(
         self,
@@ -223,12 +230,14 @@ class Holders:
         self._rand = rand
         self._trace = trace
         self._made = 0
+        self._is_healing = False
         self._acts: tuple[tuple[int, Callable[[], None]], ...] = (
             (6, self.add_wish),
             (4, self.add_need),
             (1, self.remove_need),
             (2, self.add_drain),
             (2, self.change_drain),
+            (3, self.approve),
         )
 
     def begin(self) -> None:
@@ -284,8 +293,57 @@ class Holders:
         else:
             self._ask("PATCH", path, {"spec": {"paused": not drain["spec"].get("paused")}})
 
+    def add_fields(self, spec: dict[str, Any]) -> None:
+        """Let some rollouts have windows, blackouts or waves."""
+        strategy, rand = spec["strategy"], self._rand
+        begin = timedelta(seconds=rand.uniform(20.0, 90.0))
+        end = begin + timedelta(seconds=rand.uniform(20.0, 120.0))
+        now = self._server.scheduler.now()
+        if rand.random() < 0.3:
+            period = {"from": format_time(now + begin), "to": format_time(now + end)}
+            strategy["blackouts"] = [period]
+        elif rand.random() < 0.3:
+            window = {"start": f"{now + begin:%H:%M:%S}", "end": f"{now + end:%H:%M:%S}"}
+            strategy["windows"] = [window]
+        if rand.random() < 0.3:
+            strategy["onWindowEnd"] = "GiveBack"
+        if rand.random() < 0.4:
+            strategy["waves"] = [
+                {"upTo": 1, "soakSeconds": rand.choice([0, 20]), "approval": rand.random() < 0.4},
+                {"upTo": 2, "soakSeconds": rand.choice([0, 20]), "approval": rand.random() < 0.4},
+            ]
+
+    def approve(self) -> None:
+        """Approve the wave of a rollout, whether it waits for an approval or not."""
+        found = self._rollouts()
+        if found:
+            rollout = self._rand.choice(found)
+            wave = (rollout.get("status") or {}).get("wave") or {}
+            self._approve(rollout, int(wave.get("number", 1)) + self._rand.choice([0, 0, 0, 1]))
+
+    def step(self) -> None:
+        """End waits that only a user can end, once the users have begun to heal the run."""
+        for rollout in self._rollouts() if self._is_healing else ():
+            wave = (rollout.get("status") or {}).get("wave") or {}
+            if wave.get("state") == "AwaitingApproval":
+                self._approve(rollout, wave["number"])
+            strategy = rollout["spec"].get("strategy") or {}
+            if "windows" in strategy:
+                path = f"{_ROLLOUTS}/{rollout['metadata']['name']}"
+                self._ask("PATCH", path, {"spec": {"strategy": {"windows": None}}})
+
+    def _approve(self, rollout: Mapping[str, Any], number: int) -> None:
+        at = format_time(self._server.scheduler.now())
+        text = json.dumps({"wave": number, "by": "user", "at": at})
+        path = f"{_ROLLOUTS}/{rollout['metadata']['name']}"
+        self._ask("PATCH", path, {"metadata": {"annotations": {APPROVE_ANNOTATION: text}}})
+
+    def _rollouts(self) -> list[dict[str, Any]]:
+        return self._server.list("noderollouts", api.NODE_ROLLOUTS.group)
+
     def heal(self) -> None:
         """End everything that only a user can end."""
+        self._is_healing = True
         for need in self._maps(NEEDS):
             self._ask("DELETE", f"{_MAPS}/{need['metadata']['name']}")
         for drain in self._drains():

@@ -22,6 +22,8 @@ def part(number: int) -> tuple[int, int]:
 @pytest.mark.rule("NP-03")
 @pytest.mark.rule("NP-04")
 @pytest.mark.rule("NP-05")
+@pytest.mark.rule("NP-41")
+@pytest.mark.rule("NP-43")
 @pytest.mark.rule("OP-05")
 @pytest.mark.rule("OP-07")
 @pytest.mark.rule("OP-20")

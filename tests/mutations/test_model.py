@@ -52,7 +52,9 @@ MUTANTS = {
     "control-plane-not-guarded": Mutant(
         condition("False"), "both are of the control plane", seeds(24)
     ),
-    "settling-ignored": Mutant(condition("False"), "and the settle time is", seeds(96)),
+    "settling-ignored": Mutant(
+        condition("False"), "and the settle time is", ("--systems", *seeds(16))
+    ),
     "any-number-of-nodes-stalled": Mutant(value("len(found)"), "released its slot"),
     "retries-without-end": Mutant(swap("<= ", "<= 99 + "), "is tried again after"),
     "eviction-without-uid": Mutant(drop(), "without the uid of the pod"),
@@ -71,6 +73,11 @@ MUTANTS = {
     "no-turns": Mutant(value("False"), "started", ("--systems", *seeds(16))),
     "sources-ignored": Mutant(condition("True"), "nodes in flight", ("--systems", *seeds(8))),
     "objections-ignored": Mutant(condition("False"), "needs its node", ("--systems", *seeds(16))),
+    "windows-ignored": Mutant(condition("True"), "outside all windows", ("--systems", *seeds(16))),
+    "waves-ignored": Mutant(value("False"), "has not finished", ("--systems", *seeds(16))),
+    "approval-ignored": Mutant(
+        condition("False"), "which is not approved", ("--systems", *seeds(32))
+    ),
     "writes-without-a-fence": Mutant(value("client"), "and the lease names", seeds(24)),
 }
 
