@@ -1,6 +1,6 @@
 """Fail when a hot path became more expensive: `make bench-guard`.
 
-python -m benchmarks.guard [imports] [events] [informer] [rollout]
+python -m benchmarks.guard [imports] [events] [admission] [informer] [rollout]
 
 It checks counts and ratios, never times, so that it gives the same answer on any machine
 and under any load. A limit leaves room for other versions of Python and of the packages;
@@ -19,11 +19,20 @@ from benchmarks.rows.operating import MANAGER, completed, install_definitions_of
 from benchmarks.servers import Served
 from navarchos.testing.apiserver import ApiServer
 
-__all__ = ["Check", "check_events", "check_imports", "check_informer", "check_rollout", "main"]
+__all__ = [
+    "Check",
+    "check_admission",
+    "check_events",
+    "check_imports",
+    "check_informer",
+    "check_rollout",
+    "main",
+]
 
 _PODS: Final = 600
 _UPDATES: Final = 100
 _EVENTS: Final = 200
+_WAITING: Final = 1000
 _NODES: Final = 6
 _PODS_PER_NODE: Final = 20
 _PATIENCE: Final = 120.0
@@ -86,6 +95,21 @@ def check_events() -> Iterator[Check]:
     )
 
 
+def check_admission() -> Iterator[Check]:
+    """Yield the calls of one pass of admission, with three systems that share the slots."""
+    program = [sys.executable, "-m", "benchmarks.subjects.counting_admission", str(_WAITING)]
+    with Subject(program) as subject:
+        counted = subject.report("counted")
+    if counted["decided"] != _WAITING or not counted["started"]:
+        raise RuntimeError(f"admission decided on {counted['decided']} of {_WAITING} nodes")
+    yield Check(
+        "calls per waiting node of one admission",
+        counted["calls_per_node"],
+        130,
+        "holders read for each node",
+    )
+
+
 def check_rollout(served: Served) -> Iterator[Check]:
     """Yield the checks of the operator: requests per pod and per node."""
     assert isinstance(served.server, ApiServer)
@@ -145,6 +169,7 @@ def _on_a_server(check: Callable[[Served], Iterator[Check]]) -> Iterator[Check]:
 _PARTS: Final[dict[str, Callable[[], Iterator[Check]]]] = {
     "imports": check_imports,
     "events": check_events,
+    "admission": check_admission,
     "informer": lambda: _on_a_server(check_informer),
     "rollout": lambda: _on_a_server(check_rollout),
 }

@@ -43,6 +43,9 @@ MUTANTS = {
     "look-at-each-event": Mutant(
         "events", before("all(n for n in range(1, 9))"), "work per event?"
     ),
+    "holders-per-node": Mutant(
+        "admission", before("[self._slots.holders() for _ in names]"), "holders read for each node?"
+    ),
     "get-per-pod": Mutant(
         "rollout", before("self._pods.get(meta.name, meta.namespace)"), "a request per pod?"
     ),

@@ -48,7 +48,7 @@ _ENDED: Final = {"Done", "Failed"}
 
 
 class Double(Reconciler):
-    """A system of its own: it takes each node out of service once, for some seconds."""
+    """A system that takes each node out of service once, for some seconds."""
 
     name = ""
 

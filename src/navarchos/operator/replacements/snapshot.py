@@ -178,7 +178,7 @@ class ClusterReader:
         if not self._slots.has_objections:
             return {}
         names = {r.spec.node_name for r in replacements if r.status.current is Step.WAITING}
-        texts = {name: self._slots.objection(name) for name in names}
+        texts = {name: self._slots.objection(name) for name in names}  # mutant: holders-per-node
         return {name: text for name, text in texts.items() if text is not None}
 
     def _records(
