@@ -23,6 +23,7 @@ __all__ = [
     "BlockedPodSummary",
     "DrainSummary",
     "FailedNode",
+    "GateSummary",
     "InFlightNode",
     "RolloutSummary",
     "Summary",
@@ -97,6 +98,15 @@ class WaitingNode(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     since: datetime | None
 
 
+class GateSummary(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """A gate, as it was when its state changed last."""
+
+    name: str
+    state: api.GateState
+    since: datetime | None
+    message: str
+
+
 class RolloutSummary(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """A rollout. `blocked` lists at most 50 pods of a node; `blocked_count` counts all."""
 
@@ -109,6 +119,7 @@ class RolloutSummary(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     cancelled: int
     in_flight: tuple[InFlightNode, ...]
     waiting: WaitingNode | None
+    gates: tuple[GateSummary, ...]
     blocked: tuple[BlockedPodSummary, ...]
     blocked_count: int
     started: datetime | None
@@ -191,6 +202,10 @@ def summarize_rollout(
             _in_flight(child, active) for child in children if child.status.current.in_flight
         ),
         waiting=waiting,
+        gates=tuple(
+            GateSummary(name=gate.name, state=gate.state, since=gate.since, message=gate.message)
+            for gate in status.gates
+        ),
         blocked=blocked,
         blocked_count=sum(drain.status.blocked for drain in active),
         started=status.start_timestamp,
@@ -388,11 +403,17 @@ def rollout_lines(rollout: RolloutSummary, now: datetime) -> list[str]:
         first = rollout.waiting
         since = _ago(first.since, now)
         lines.append(_line("waiting", f"{first.node}  {first.reason}{since}: {first.message}"))
+    lines += _listed("gates", (_gate_line(gate, now) for gate in rollout.gates))
     if rollout.message:
         lines.append(_line("because", rollout.message))
     if rollout.next_action:
         lines.append(_line("next", rollout.next_action))
     return lines
+
+
+def _gate_line(gate: GateSummary, now: datetime) -> str:
+    text = f"{gate.name}  {gate.state}{_ago(gate.since, now)}"
+    return f"{text}: {gate.message}" if gate.message else text
 
 
 def drain_lines(drain: DrainSummary, now: datetime) -> list[str]:

@@ -8,6 +8,7 @@ from typing import Any, Final, TypeVar, assert_never
 from navarchos.client import Client, Forbidden, NotFound, Resource
 from navarchos.client.errors import ClientError
 from navarchos.client.rbac import ACCESS_REVIEWS, PolicyRule
+from navarchos.clock import SYSTEM_CLOCK
 from navarchos.drain import BUDGETS, DAEMON_SETS, EvictionResult, eviction_result
 from navarchos.drain.eviction import RBAC as EVICTION_RBAC
 from navarchos.drain.eviction import EvictionOutcome, served_eviction
@@ -16,6 +17,7 @@ from navarchos.operator.api import v1alpha1 as api
 from navarchos.operator.deployment.settings import NAME, NAMESPACE
 from navarchos.operator.drains.cordon import RBAC as CORDON_RBAC
 from navarchos.operator.drains.pods import RBAC as POD_RBAC
+from navarchos.operator.gates import GateChecker, PrometheusReader
 from navarchos.operator.leadership import leader_problem
 from navarchos.operator.preflight import kinds
 from navarchos.operator.preflight.findings import FindingReason, PlanFinding, Severity
@@ -75,9 +77,15 @@ def collect(client: Client, rollouts: Sequence[api.NodeRollout], now: datetime) 
         else {(each.metadata.namespace, each.metadata.name): each for each in claims},
         volumes=None if volumes is None else {each.metadata.name: each for each in volumes},
     )
+    checker = GateChecker(client, PrometheusReader(SYSTEM_CLOCK), SYSTEM_CLOCK)
+    gates = {
+        rollout.metadata.name: checker.check(rollout, state.nodes, state.replacements)
+        for rollout in rollouts
+        if rollout.spec.gates
+    }
     refusals = collector.dry_runs(dry_run_candidates(rollouts, state, now, limit=MAX_DRY_RUNS))
     collector.check_manager(now)
-    return replace(state, refusals=refusals, general=tuple(collector.findings))
+    return replace(state, gates=gates, refusals=refusals, general=tuple(collector.findings))
 
 
 class _Collector:

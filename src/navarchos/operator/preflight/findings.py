@@ -52,6 +52,7 @@ class FindingReason(StrEnum):
     MANAGER_NOT_RUNNING = "ManagerNotRunning"
     NOT_CHECKED = "NotChecked"
     INVALID_SPEC = "InvalidSpec"
+    GATE_CLOSED = "GateClosed"
 
 
 class PlanFinding(msgspec.Struct, frozen=True, rename="camel", kw_only=True):

@@ -22,6 +22,7 @@ from navarchos.drain import (
 from navarchos.errors import ConfigError
 from navarchos.operator.api import v1alpha1 as api
 from navarchos.operator.drains.settings import DrainSettings
+from navarchos.operator.gates import Records
 from navarchos.operator.preflight import pod_findings
 from navarchos.operator.preflight.findings import FindingReason, PlanFinding, Severity
 from navarchos.operator.preflight.kinds import PersistentVolume, PlanNode, PlanPod, VolumeClaim
@@ -78,6 +79,8 @@ class ClusterState:
     """By name; `None` if they were not read."""
     refusals: Mapping[str, EvictionResult] = field(default_factory=dict)
     """The refused dry-run evictions, by pod uid."""
+    gates: Mapping[str, Records] = field(default_factory=dict)
+    """The gates of the planned rollouts, by name of the rollout."""
     general: Sequence[PlanFinding] = ()
     """Findings of the collection itself."""
 
@@ -241,6 +244,10 @@ def _snapshot(planned: Iterable[_Planned], state: ClusterState) -> ClusterSnapsh
         holders={**state.holders, **drain_holders(state.drains, nodes)},
         objections=dict(_objections(state.replacements)) | dict(state.objections),
         pending=[_pending(pod) for pod in state.pods if _is_pending(pod)],
+        gates={
+            each.rollout.metadata.uid: state.gates.get(each.rollout.metadata.name, {})
+            for each in kept
+        },
     )
 
 
@@ -399,6 +406,7 @@ def _general(planned: _Planned, state: ClusterState) -> Iterable[PlanFinding]:
             message=f"no node has the name {missing}",
             next_action="correct spec.nodeNames",
         )
+    yield from _closed_gates(state.gates.get(planned.rollout.metadata.name, {}))
     if planned.exists:
         return
     if not planned.nodes:
@@ -409,6 +417,21 @@ def _general(planned: _Planned, state: ClusterState) -> Iterable[PlanFinding]:
             next_action="correct them; the rollout would complete immediately without any node",
         )
     yield from find_for_rollout(planned.rollout, planned.nodes, state.nodes)
+
+
+def _closed_gates(gates: Records) -> Iterator[PlanFinding]:
+    for record in gates.values():
+        verdict = record.verdict
+        if verdict.state is not api.GateState.CLOSED:
+            continue
+        yield PlanFinding(
+            severity=Severity.BLOCKS if verdict.is_broken else Severity.DELAYS,
+            reason=FindingReason.GATE_CLOSED,
+            message=f"gate {record.name} is closed: {verdict.message}",
+            next_action="correct the gate or the permission"
+            if verdict.is_broken
+            else "nothing; no node starts until the gate is open",
+        )
 
 
 def _pods_by_node(pods: Iterable[PlanPod]) -> Mapping[str, list[PlanPod]]:
