@@ -362,8 +362,12 @@ def gate_wait(
                 pending = pending or GateWait(message, False, record.verdict.until)
             case api.GateState.OPEN:
                 stable_at = (record.since or now) + timedelta(seconds=gate.stable_seconds)
-                if now < stable_at and (  # mutant: unstable-gates-let-nodes-start
-                    unstable is None or (unstable.until or now) < stable_at
+                if (
+                    gate.stable_seconds
+                    and now < stable_at
+                    and (  # mutant: unstable-gates-let-nodes-start
+                        unstable is None or (unstable.until or now) < stable_at
+                    )
                 ):
                     message = (
                         f"gate {gate.name} is open, but not yet for {gate.stable_seconds} seconds"
