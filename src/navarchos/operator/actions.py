@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import Final, Protocol
 
 from navarchos.errors import ConfigError
+from navarchos.instrument import Instruments
 from navarchos.operator.api.v1alpha1 import ActionKind, Heir, NodeReplacement
 from navarchos.operator.nodes import Node
 from navarchos.operator.reasons import ConditionType, Reason
@@ -95,6 +96,7 @@ class NodeAction(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
+    kind: ActionKind
     action: NodeAction
     prepares: bool
     observe: Callable[[Sequence[NodeReplacement]], None] | None
@@ -108,7 +110,12 @@ class Actions:
     Threads: reads are safe from any thread.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, instruments: Instruments | None = None) -> None:
+        self._ended = (instruments or Instruments()).counter(
+            "navarchos_actions_total",
+            "Actions on nodes that have ended, by kind and outcome.",
+            ["action", "outcome"],
+        )
         # Never changed, only replaced: other threads iterate over it.
         self._entries: dict[ActionKind, _Entry] = {}
         self.channel: Final = Channel()
@@ -141,7 +148,7 @@ class Actions:
         """
         if kind in self._entries:
             raise ConfigError("action", str(kind), "an action of this kind is registered already")
-        self._entries = {**self._entries, kind: _Entry(action, prepares, observe)}
+        self._entries = {**self._entries, kind: _Entry(kind, action, prepares, observe)}
 
     @property
     def available(self) -> frozenset[ActionKind]:
@@ -169,7 +176,14 @@ class Actions:
     def act(self, replacement: NodeReplacement, node: Node | None) -> ActionOutcome:
         """Continue the action; done at once without one."""
         found = self._find(replacement)
-        return found.action.act(replacement, node) if isinstance(found, _Entry) else found
+        if not isinstance(found, _Entry):
+            return found
+        outcome = found.action.act(replacement, node)
+        if isinstance(outcome, ActionDone):
+            self._ended.labels(found.kind, "Done").inc()
+        elif isinstance(outcome, ActionFailed):
+            self._ended.labels(found.kind, "Failed").inc()
+        return outcome
 
     def cancel(self, replacement: NodeReplacement) -> ActionOutcome:
         """End the action; done at once without one."""

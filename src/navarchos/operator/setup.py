@@ -88,7 +88,8 @@ def add_operator(
     gates = _gates(manager, clients) if {Part.ROLLOUTS, Part.REPLACEMENTS} & set(parts) else None
     manager.add(_SharedThreads(write_pool, gates), name="write-pool")
     slots = operator_slots(clients, manager.clock)
-    operator = OperatorParts(manager, clients, write_pool, gates, Actions(), Owners(), slots)
+    actions = Actions(manager.instruments)
+    operator = OperatorParts(manager, clients, write_pool, gates, actions, Owners(), slots)
     for part in Part:
         if part in parts:
             _add_part(part, operator, workers, further_taints)

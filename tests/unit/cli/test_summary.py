@@ -175,6 +175,7 @@ def test_the_json_has_the_documented_fields() -> None:
     )
     assert sorted(rollout["inFlight"][0]) == [
         "deadline",
+        "message",
         "node",
         "podsLeft",
         "since",

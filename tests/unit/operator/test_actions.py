@@ -12,6 +12,7 @@ from tests.unit.operator.conftest import Make, Operator
 from navarchos.client import Resource, ignore_already_exists
 from navarchos.drain import PODS
 from navarchos.errors import ConfigError
+from navarchos.instrument import Instruments
 from navarchos.meta import Object
 from navarchos.operator.actions import (
     ActionDone,
@@ -632,6 +633,20 @@ def test_an_action_is_registered_once() -> None:
         actions.register(ActionKind.REBOOT, Double())
     assert actions.available == {ActionKind.REBOOT}
     assert actions.preparing == set()
+
+
+def test_ended_actions_are_counted(make: Make) -> None:
+    instruments = Instruments()
+    actions, double = Actions(instruments), Double()
+    actions.register(ActionKind.REBOOT, double)
+    replacement = make.replacement("a", step=Step.ACTING, action={"reboot": {}})
+    for outcome in (ActionRunning("x"), ActionDone(), ActionFailed("Why", "so")):
+        double.outcomes["Acting"] = outcome
+        actions.act(replacement, make.node("a"))
+    value = instruments.registry.get_sample_value
+    for ended in ("Done", "Failed"):
+        labels = {"action": "reboot", "outcome": ended}
+        assert value("navarchos_actions_total", labels) == 1
 
 
 def test_an_action_without_its_controller_waits(make: Make) -> None:

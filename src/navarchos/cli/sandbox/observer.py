@@ -15,6 +15,7 @@ import msgspec
 from navarchos.clock import SYSTEM_CLOCK, Clock
 from navarchos.meta import Object, controller_of
 from navarchos.operator.api import v1alpha1 as api
+from navarchos.operator.reasons import Reason
 from navarchos.structs import prepare_decoding
 from navarchos.testing.apiserver import Change
 
@@ -227,7 +228,9 @@ class Observer:
 def _describe(replacement: api.NodeReplacement, step: api.Step) -> str:
     node, status = replacement.spec.node_name, replacement.status
     if step is api.Step.DONE:
-        return f"{node}: drained, {status.evicted_pods_count} pods moved"
+        is_back = status.step is not None and status.step.reason == Reason.RETURNED
+        how = "in service" if is_back else "drained"
+        return f"{node}: {how}, {status.evicted_pods_count} pods moved"
     if status.phase is api.ReplacementPhase.FAILED or step is api.Step.RELEASING:
         reason = status.step.reason if status.step else ""
         return f"{node}: {step} {reason}".rstrip()

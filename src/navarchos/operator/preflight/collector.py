@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final, TypeVar, assert_never
 
-from navarchos.client import Client, Forbidden, NotFound, Resource
+from navarchos.client import AlreadyExists, Client, Forbidden, NotFound, Resource, errors
 from navarchos.client.errors import ClientError
 from navarchos.client.rbac import ACCESS_REVIEWS, PolicyRule
 from navarchos.clock import SYSTEM_CLOCK
@@ -18,10 +18,15 @@ from navarchos.operator.deployment.settings import NAME, NAMESPACE
 from navarchos.operator.drains.cordon import RBAC as CORDON_RBAC
 from navarchos.operator.drains.pods import RBAC as POD_RBAC
 from navarchos.operator.gates import GateChecker, PrometheusReader
+from navarchos.operator.jobs import JOBS, job_manifest
 from navarchos.operator.leadership import leader_problem
 from navarchos.operator.preflight import kinds
 from navarchos.operator.preflight.findings import FindingReason, PlanFinding, Severity
-from navarchos.operator.preflight.prediction import ClusterState, dry_run_candidates
+from navarchos.operator.preflight.prediction import (
+    ClusterState,
+    dry_run_candidates,
+    first_replacement,
+)
 from navarchos.runtime import list_all
 
 __all__ = ["MAX_DRY_RUNS", "collect", "dry_run_evictions", "missing_permissions"]
@@ -84,6 +89,7 @@ def collect(client: Client, rollouts: Sequence[api.NodeRollout], now: datetime) 
         if rollout.spec.gates
     }
     refusals = collector.dry_runs(dry_run_candidates(rollouts, state, now, limit=MAX_DRY_RUNS))
+    collector.check_jobs(rollouts, state)
     collector.check_manager(now)
     return replace(state, gates=gates, refusals=refusals, general=tuple(collector.findings))
 
@@ -140,6 +146,35 @@ class _Collector:
             except Forbidden:
                 return True  # there may be a webhook
         return False
+
+    def check_jobs(self, rollouts: Sequence[api.NodeRollout], state: ClusterState) -> None:
+        """Create the first Job of each rollout with `action.job` in a dry run."""
+        for rollout in rollouts:
+            replacement = first_replacement(rollout, state)
+            action = rollout.spec.action
+            if replacement is None or action is None or action.job is None:
+                continue
+            body = job_manifest(replacement, action.job)
+            try:
+                self._client.resource(JOBS).create(
+                    body, action.job.namespace, dry_run=True, timeout=_TIMEOUT
+                )
+            except Forbidden as error:
+                self._not_checked(
+                    f"the Jobs of rollout {rollout.metadata.name} were not checked", error
+                )
+            except AlreadyExists:
+                continue  # the node has started, and its Job was accepted
+            except (errors.BadRequest, errors.Invalid, NotFound) as error:
+                self.findings.append(
+                    PlanFinding(
+                        severity=Severity.BLOCKS,
+                        reason=FindingReason.JOB_REFUSED,
+                        message=f"the API server refuses the Jobs of rollout "
+                        f"{rollout.metadata.name}: {error}",
+                        next_action="correct action.job",
+                    )
+                )
 
     def check_manager(self, now: datetime) -> None:
         """Add findings if the shipped manager is not running or lacks permissions."""

@@ -53,6 +53,8 @@ class FindingReason(StrEnum):
     NOT_CHECKED = "NotChecked"
     INVALID_SPEC = "InvalidSpec"
     GATE_CLOSED = "GateClosed"
+    JOB_REFUSED = "JobRefused"
+    JOB_WITHOUT_DEADLINE = "JobWithoutDeadline"
 
 
 class PlanFinding(msgspec.Struct, frozen=True, rename="camel", kw_only=True):

@@ -65,6 +65,7 @@ def find_for_rollout(
                 next_action="correct the selector",
             )
     yield from _prepared(rollout.spec.drain.prepare)
+    yield from _find_for_job(rollout.spec.action)
     try:
         limit = api.resolve_count(rollout.spec.strategy.max_concurrent, len(planned), round_up=True)
     except ConfigError as error:
@@ -90,6 +91,20 @@ def _prepared(spec: api.PrepareSpec | None) -> Iterator[PlanFinding]:
             reason=FindingReason.PREPARED,
             message=f"before its cordon each node {', '.join(parts)}",
             next_action="check that the programs that detach nodes and answer hooks are running",
+        )
+
+
+def _find_for_job(action: api.ActionSpec | None) -> Iterator[PlanFinding]:
+    if action is None or action.job is None:
+        return
+    spec = action.job.template.get("spec")
+    if not isinstance(spec, dict) or spec.get("activeDeadlineSeconds") is None:
+        yield PlanFinding(
+            severity=Severity.NOTE,
+            reason=FindingReason.JOB_WITHOUT_DEADLINE,
+            message="the Jobs of action.job have no time limit; a Job whose pod cannot start keeps "
+            "its node in flight",
+            next_action="set spec.activeDeadlineSeconds in action.job.template",
         )
 
 

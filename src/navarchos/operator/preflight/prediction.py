@@ -30,6 +30,7 @@ from navarchos.operator.preflight.node_findings import find_for_node, find_for_r
 from navarchos.operator.preflight.placement import PlacementCheck
 from navarchos.operator.reasons import ConditionType, WaitReason
 from navarchos.operator.replacements.admission import Decisions, admit_with_budgets
+from navarchos.operator.replacements.attempt_drain import drain_spec, evicts
 from navarchos.operator.replacements.budgets import budgets_over
 from navarchos.operator.replacements.snapshot import ClusterSnapshot, PendingPod
 from navarchos.operator.rollouts.children import child_manifest, name_of_child
@@ -44,6 +45,7 @@ __all__ = [
     "PredictedNode",
     "PredictedRollout",
     "dry_run_candidates",
+    "first_replacement",
     "predict",
     "with_findings",
 ]
@@ -183,10 +185,10 @@ def dry_run_candidates(
     by_node = _pods_by_node(state.pods)
     for rollout in rollouts:
         try:
-            settings = DrainSettings.from_spec(rollout.spec.drain)
+            settings = _settings(rollout.spec)
         except ConfigError:
             continue
-        if settings.options.disable_eviction:
+        if settings.options.disable_eviction or not evicts(rollout.spec):
             continue
         for node in _Planned.of(rollout, state).nodes:
             for pod in _leaving(_plan_of(node, by_node, settings, state, now), by_node):
@@ -195,6 +197,17 @@ def dry_run_candidates(
                 if len(of_workload) < limit and pod.metadata.namespace not in state.terminating:
                     of_workload.setdefault(key, pod)
     return tuple(of_workload.values())
+
+
+def first_replacement(rollout: api.NodeRollout, state: ClusterState) -> api.NodeReplacement | None:
+    """Return the replacement of the first node that a rollout has left, for dry runs."""
+    planned = _Planned.of(rollout, state)
+    if not planned.nodes:
+        return None
+    replacement = _replacement(planned.rollout, planned.nodes[0])
+    # The server checks only the form of the uid of an owner.
+    metadata = msgspec.structs.replace(replacement.metadata, uid=planned.nodes[0].uid)
+    return msgspec.structs.replace(replacement, metadata=metadata)
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,14 +327,15 @@ def _predict(planned: _Planned, state: ClusterState, view: _View) -> PredictedRo
     name = planned.rollout.metadata.name
     general = [*state.general, *_general(planned, state)]
     try:
-        settings = DrainSettings.from_spec(planned.rollout.spec.drain)
+        settings = _settings(planned.rollout.spec)
     except ConfigError as error:
         bad = PlanFinding(
             severity=Severity.BLOCKS, reason=FindingReason.INVALID_SPEC, message=str(error)
         )
         return PredictedRollout(name=name, nodes=(), budgets=(), findings=(bad,), is_blocked=True)
+    evicted_from = view.pods if evicts(planned.rollout.spec) else {}
     plans = {
-        node.name: _plan_of(node, view.pods, settings, state, view.now) for node in planned.nodes
+        node.name: _plan_of(node, evicted_from, settings, state, view.now) for node in planned.nodes
     }
     nodes = tuple(
         PredictedNode(
@@ -365,6 +379,10 @@ def _findings(
 def _sorted(findings: Iterable[PlanFinding]) -> tuple[PlanFinding, ...]:
     rank = list(Severity)
     return tuple(sorted(findings, key=lambda f: (rank.index(f.severity), f.pod, f.reason)))
+
+
+def _settings(spec: api.NodeRolloutSpec) -> DrainSettings:
+    return DrainSettings.from_spec(drain_spec(spec.drain, spec.action))
 
 
 def _plan_of(

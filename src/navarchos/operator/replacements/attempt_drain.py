@@ -54,7 +54,7 @@ def drain_manifest(replacement: api.NodeReplacement) -> dict[str, object]:
     It has its finalizer from the start, which saves the request that would add it.
     """
     owner = owner_reference(replacement, api.NODE_REPLACEMENTS, controller=True)
-    spec = msgspec.to_builtins(drain_spec(replacement.spec)) | {
+    spec = msgspec.to_builtins(drain_spec(replacement.spec.drain, replacement.spec.action)) | {
         "nodeName": replacement.spec.node_name,
         "nodeUID": replacement.spec.node_uid,
         "uncordonOnDelete": True,
@@ -71,10 +71,9 @@ def drain_manifest(replacement: api.NodeReplacement) -> dict[str, object]:
     }
 
 
-def drain_spec(spec: api.NodeReplacementSpec) -> api.DrainSpec:
-    """Return how the node is drained: pods of actions are never evicted (UP-71)."""
-    drain = spec.drain
-    if spec.action is None:
+def drain_spec(drain: api.DrainSpec, action: api.ActionSpec | None) -> api.DrainSpec:
+    """Return how a node is drained: pods of actions are never evicted (UP-71)."""
+    if action is None:
         return drain
     selector = drain.pod_selector or LabelSelectorSpec()
     kept = tuple(
@@ -86,7 +85,7 @@ def drain_spec(spec: api.NodeReplacementSpec) -> api.DrainSpec:
     return msgspec.structs.replace(drain, pod_selector=selector)
 
 
-def evicts(spec: api.NodeReplacementSpec) -> bool:
+def evicts(spec: api.NodeReplacementSpec | api.NodeRolloutSpec) -> bool:
     """Return whether the node's pods are evicted, so that it is drained at the end."""
     return spec.action is None or spec.action.node is api.NodeState.DRAINED
 

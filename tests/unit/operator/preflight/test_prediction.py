@@ -1,10 +1,12 @@
 """A fault is found only on the node that has it, and predictions follow the operator."""
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 import pytest
 from tests.unit.operator.conftest import Make
+from tests.unit.operator.preflight.conftest import Cluster
 
 from navarchos.drain import Budget
 from navarchos.operator.api.v1alpha1 import DrainPhase, NodeRollout, RolloutPhase, Step
@@ -247,4 +249,48 @@ def test_an_invalid_drain_spec_blocks(make: Make) -> None:
     selector = {"matchExpressions": [{"key": "a", "operator": "Like", "values": ["b"]}]}
     predicted = run(make, {}, podSelector=selector)
     assert [(f.reason, f.severity) for f in predicted.findings] == [("InvalidSpec", "Blocks")]
+    assert predicted.is_blocked
+
+
+JOB = {
+    "namespace": "shop",
+    "template": {
+        "spec": {
+            "activeDeadlineSeconds": 60,
+            "template": {
+                "spec": {
+                    "restartPolicy": "Never",
+                    "containers": [{"name": "work", "image": "registry.example.com/work:1"}],
+                }
+            },
+        }
+    },
+}
+
+
+def plan_of_action(make_cluster: Callable[[], Cluster], **action: Any) -> PredictedRollout:
+    cluster = make_cluster()
+    cluster.node("a", "z1")
+    cluster.pod("web", "a")
+    cluster.spec = {"nodeSelectors": [{"matchAll": True}], "action": action}
+    return cluster.plan_on_server()
+
+
+@pytest.mark.parametrize(("state", "evicted"), [("Drained", 1), ("Cordoned", 0), ("InService", 0)])
+def test_only_a_node_that_is_drained_loses_its_pods(
+    make_cluster: Callable[[], Cluster], state: str, evicted: int
+) -> None:
+    predicted = plan_of_action(make_cluster, job=JOB, node=state)
+    node = next(node for node in predicted.nodes if node.name == "a")
+    assert node.pods.evict == evicted
+    assert not predicted.is_blocked
+
+
+def test_a_job_that_the_server_refuses_blocks(make_cluster: Callable[[], Cluster]) -> None:
+    template: dict[str, Any] = {"spec": {"template": {"spec": {"containers": []}}}}
+    predicted = plan_of_action(make_cluster, job={"namespace": "shop", "template": template})
+    found = {finding.reason: finding for finding in predicted.findings}
+    assert found["JobRefused"].severity == "Blocks"
+    assert "containers" in found["JobRefused"].message
+    assert found["JobWithoutDeadline"].severity == "Note"
     assert predicted.is_blocked

@@ -1,24 +1,28 @@
 """The steps of the node pipeline: one module and one pure decision per step.
 
-`Waiting → Reserved → Cordoned → Draining → Done`. A failed attempt leads from any step in
-flight to `Releasing`, and from there to `Waiting` again or to `Failed`. Admission makes a waiting
-node `Cancelled`.
+`Waiting → Reserved → Cordoned → Draining → Done`, and between the last two the steps of an
+action: `decision.steps_of` has the list, which follows from the spec. A failed attempt leads from
+any step in flight to `Releasing`, and from there to `Waiting` again or to `Failed`. Admission
+makes a waiting node `Cancelled`.
 
 A new step takes:
 
 1. a member of `Step` and its phase, in `api/v1alpha1/node_replacement.py`;
 2. a module here with `decide`, and its case in `decide` below;
-3. `Advance` to it, from the module of the step before it;
+3. its place in `decision.steps_of`; `decision.after` then leads to it;
 4. its case in `Pipeline._observe`, and a field of `StepObservation` if it decides from
    something new. `Pipeline._decide` gives a step that `Advance` leads to only the replacement
    and the drain, so the default of the field must not let the step advance;
-5. for a new action: a class in `decision.py`, in the union `Action`, and its case in
+5. if it does something new: a class in `decision.py`, in the union `Action`, and its case in
    `Pipeline._act`;
 6. its case in `ReplacementEvents`, a style in `cli/sandbox/view.py`, an entry in
    `docs/operations.md`, and `make crds`;
 7. if its drain evicts pods: the condition on `Step.DRAINING` in `ClusterReader.snapshot`.
 
 The type checker or a test names each of these places, except 3, the field in 4, and 7.
+
+A new action of users (`spec.action`) takes a member of `ActionKind`, a field of `ActionSpec`, and
+a `NodeAction` that its controller registers in `navarchos.operator.actions.Actions`.
 """
 
 from typing import Final, assert_never
@@ -30,7 +34,6 @@ from navarchos.operator.replacements.steps import (
     draining,
     releasing,
     reserved,
-    returning,
     verifying,
     waiting,
 )
@@ -70,7 +73,7 @@ def _decide_step(observed: StepObservation, step: Step) -> Decision:
         case Step.VERIFYING:
             decide_step = verifying.decide
         case Step.RETURNING:
-            decide_step = returning.decide
+            decide_step = releasing.decide_return
         case Step.RELEASING:
             decide_step = releasing.decide
         case Step.DONE | Step.FAILED | Step.CANCELLED:

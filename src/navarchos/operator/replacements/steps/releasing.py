@@ -1,11 +1,14 @@
-"""Releasing: an attempt has failed, or the window has closed. Undo its changes of the node."""
+"""Releasing and Returning: undo the changes of the node, then release the slot.
+
+Releasing follows a failed attempt or a window that has closed, Returning an action that is done.
+"""
 
 from typing import assert_never
 
 from navarchos.operator.api.v1alpha1 import NodeFailurePolicy
 from navarchos.operator.replacements.steps import decision
 
-__all__ = ["decide"]
+__all__ = ["decide", "decide_return"]
 
 
 def decide(observed: decision.StepObservation) -> decision.Decision:
@@ -29,3 +32,12 @@ def decide(observed: decision.StepObservation) -> decision.Decision:
             )
         case _:
             assert_never(policy)
+
+
+def decide_return(observed: decision.StepObservation) -> decision.Decision:
+    """Delete the drain, which undoes its cordon, and finish once it is gone (UP-72)."""
+    if observed.drain is None:
+        return decision.CompleteReturned()
+    if observed.drain.metadata.deletion_timestamp is not None:
+        return decision.NoAction()
+    return decision.DeleteDrain()
