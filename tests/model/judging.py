@@ -475,7 +475,7 @@ class Judge:
     def _held_by_others(self) -> dict[str, str]:
         """Return the holders, by node, that rollouts must count besides their own nodes.
 
-        It must know the holders of its own systems at once.
+        It must know the holders of all its systems at once.
         """
         nodes = {node["metadata"]["name"]: node for node in self._server.list("nodes")}
         found = {}

@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 EXCLUDE_LABEL: Final = "node.kubernetes.io/exclude-from-external-load-balancers"
-"""On a node: the service controllers of clouds take it out of their load balancers."""
+"""On a node: service controllers take it out of their load balancers."""
 
 RBAC: Final = (PolicyRule(NODES, ("get", "patch")),)
 """The permissions (RBAC) to mark nodes; the cache of nodes needs others."""

@@ -206,5 +206,5 @@ def test_a_rollout_that_is_deleted_while_a_job_runs_gives_its_node_back(case: Ca
     case.target.of("NodeRollout").delete(case.name)
     wait_for("the replacement to be gone", lambda: case.target.list("NodeReplacement") == [])
     assert pods_of_jobs(case) == [], "the replacement is gone before the pods of its Job"
-    wait_for("the node to be given back", lambda: not case.is_cordoned(name))
+    wait_for("the node to be uncordoned", lambda: not case.is_cordoned(name))
     assert case.target.list("NodeDrain") == []

@@ -402,7 +402,7 @@ def test_a_failed_job_fails_the_attempt_and_halts_the_rollout(operator: Operator
     failure = operator.replacement("roll-a").status.failures[0]
     assert failure.reason == "JobFailed"
     assert failure.message == ("Job work/roll-a-job1 has failed: BackoffLimitExceeded: too many")
-    assert "roll-a" not in operator.drains(), "the node was not given back"
+    assert "roll-a" not in operator.drains(), "the node was not returned"
     # The other node comes first, and fails too.
     operator.finish("roll-b")
     end_job(operator, "roll-b-job1", "Failed")
@@ -740,7 +740,7 @@ def test_a_deleted_replacement_stays_until_its_action_has_ended(operator: Operat
     operator.client.resource(NODE_ROLLOUTS).delete("roll")
     wait_for("the deletion", lambda: operator.replacement("roll-a").metadata.deletion_timestamp)
     operator.settle()
-    assert operator.drains() == ["roll-a"], "the node is given back while its action runs"
+    assert operator.drains() == ["roll-a"], "the node is returned while its action runs"
     assert condition(operator)[1:] == ("ActionEnding", "it reboots and cannot be stopped")
     assert operator.replacement("roll-a").status.occupies_slot
     double.cancelled = ActionDone()

@@ -1,4 +1,4 @@
-"""Windows and waves over HTTP: nodes that are given back, soak times, approvals, and crashes."""
+"""Windows and waves over HTTP: nodes that are released, soak times, approvals, and crashes."""
 
 from datetime import timedelta
 from typing import Any

@@ -431,7 +431,7 @@ class PrepareSpec(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only
         bool,
         Meta(
             description="Set the label node.kubernetes.io/exclude-from-external-load-balancers, "
-            "which the service controllers of clouds obey."
+            "which service controllers obey."
         ),
     ] = False
     annotate_node: Annotated[
