@@ -68,7 +68,7 @@ def test_systems_do_not_import_each_other(tmp_path: Path, importer: str, importe
 FOREIGN = re.compile(
     r"\b(aws|amazon|ec2|gcp|gce|google|azure|openstack|vsphere|hetzner|digitalocean|cattle|rancher"
     r"|kured|flatcar|metallb|haproxy|nginx|traefik|cilium|keepalived"
-    r"|scaling ?groups?|clouds?|terraform)\b",
+    r"|scaling ?groups?|terraform)\b",
     re.IGNORECASE,
 )
 
