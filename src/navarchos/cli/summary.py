@@ -28,6 +28,7 @@ __all__ = [
     "RolloutSummary",
     "Summary",
     "WaitingNode",
+    "WaveSummary",
     "drain_lines",
     "remaining_time",
     "rollout_lines",
@@ -35,6 +36,7 @@ __all__ = [
     "summarize_drain",
     "summarize_rollout",
     "summary_lines",
+    "wave_line",
 ]
 
 OUT_OF_DATE: Final = "this may be out of date"
@@ -107,6 +109,17 @@ class GateSummary(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     message: str
 
 
+class WaveSummary(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """The current wave of a rollout. `until` is the end of its soak time."""
+
+    number: int
+    of: int
+    up_to: int
+    state: api.WaveState
+    since: datetime | None
+    until: datetime | None
+
+
 class RolloutSummary(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """A rollout. `blocked` lists at most 50 pods of a node; `blocked_count` counts all."""
 
@@ -117,6 +130,7 @@ class RolloutSummary(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     completed: int
     failed: tuple[FailedNode, ...]
     cancelled: int
+    wave: WaveSummary | None
     in_flight: tuple[InFlightNode, ...]
     waiting: WaitingNode | None
     gates: tuple[GateSummary, ...]
@@ -198,6 +212,7 @@ def summarize_rollout(
         completed=status.replacements_completed_count,
         failed=tuple(_failed(c) for c in children if c.status.current is api.Step.FAILED),
         cancelled=status.replacements_cancelled_count or 0,
+        wave=_wave(status.wave),
         in_flight=tuple(
             _in_flight(child, active) for child in children if child.status.current.in_flight
         ),
@@ -234,6 +249,19 @@ def summarize_drain(drain: api.NodeDrain) -> DrainSummary:
         started=status.start_timestamp,
         ended=status.completion_timestamp,
         owner=f"{owner.kind} {owner.name}" if owner is not None else "",
+    )
+
+
+def _wave(wave: api.WaveStatus | None) -> WaveSummary | None:
+    if wave is None:
+        return None
+    return WaveSummary(
+        number=wave.number,
+        of=wave.of,
+        up_to=wave.up_to,
+        state=wave.state,
+        since=wave.since,
+        until=wave.until,
     )
 
 
@@ -363,6 +391,9 @@ def _hint(
         return f"{blocked[0].namespace}/{blocked[0].pod}: {blocked[0].next_action}"
     if rollout.spec.cancel:
         return "the rollout is cancelled; it completes when its nodes in flight have finished"
+    wave = rollout.status.wave
+    if wave is not None and wave.state is api.WaveState.AWAITING_APPROVAL:
+        return f"navarchos approve {rollout.metadata.name}"
     return waiting.message if waiting is not None and not rollout.status.in_flight else ""
 
 
@@ -396,6 +427,8 @@ def rollout_lines(rollout: RolloutSummary, now: datetime) -> list[str]:
     words += [f"{rollout.completed}/{rollout.nodes}", remaining_time(rollout, now)]
     words += [f"{rollout.cancelled} cancelled"] if rollout.cancelled else []
     lines = ["  ".join(word for word in words if word)]
+    if rollout.wave is not None and rollout.phase is not api.RolloutPhase.COMPLETED:
+        lines.append(_line("wave", wave_line(rollout.wave, now)))
     lines += _listed("in flight", (_flight(each, now) for each in rollout.in_flight))
     lines += _blocked_lines(rollout.blocked, rollout.blocked_count, now)
     lines += _listed("failed", (f"{f.node}  {f.reason}: {f.message}" for f in rollout.failed))
@@ -414,6 +447,14 @@ def rollout_lines(rollout: RolloutSummary, now: datetime) -> list[str]:
 def _gate_line(gate: GateSummary, now: datetime) -> str:
     text = f"{gate.name}  {gate.state}{_ago(gate.since, now)}"
     return f"{text}: {gate.message}" if gate.message else text
+
+
+def wave_line(wave: WaveSummary, now: datetime) -> str:
+    """Return the current wave of a rollout as text."""
+    size = f"{wave.up_to} nodes" if wave.up_to > 1 else "1 node"
+    left = max((wave.until - now).total_seconds(), 0.0) if wave.until is not None else None
+    more = f", {int(left)} s left" if left is not None else ""
+    return f"{wave.number} of {wave.of}, up to {size}  {wave.state}{more}"
 
 
 def drain_lines(drain: DrainSummary, now: datetime) -> list[str]:

@@ -12,6 +12,8 @@ from tests.cases.case import Case
 from tests.cases.waiting import wait_for
 from tests.integration.conftest import CommandLine, Finished
 
+from navarchos.client import Invalid
+
 pytestmark = pytest.mark.timeout(240)
 
 
@@ -181,3 +183,84 @@ def test_the_drain_command_reports_and_the_drain_continues_after_ctrl_c(
     last = terminal.run("drain", first, "-o", "json").result
     assert (last["node"], last["phase"], last["remaining"]) == (first, "Completed", 0)
     assert last["blocked"] == []
+
+
+@pytest.mark.rule("NP-43")
+def test_a_wave_is_approved(case: Case, terminal: Terminal) -> None:
+    case.manager()
+    names = case.add_nodes(2)
+    manifest = manifests.rollout(case.name, nodeSelectors=[])
+    manifest["spec"]["nodeNames"] = [{"name": name} for name in names]
+    manifest["spec"]["strategy"] = {"waves": [{"upTo": 1, "approval": True}, {"upTo": "100%"}]}
+    case.add(manifest)
+    wait_for(
+        "the first wave to end",
+        lambda: (case.status().get("wave") or {}).get("state") == "AwaitingApproval",
+    )
+    found = terminal.rollout(case.name)
+    assert (found["wave"]["number"], found["completed"]) == (1, 1)
+    assert found["nextAction"] == f"navarchos approve {case.name}"
+    shown = terminal.run("status", case.name).stdout
+    assert "wave       1 of 2, up to 1 node  AwaitingApproval" in shown
+    refused = terminal.run("approve", case.name, "--wave", "2", status=1)
+    assert f"wave 2 of rollout {case.name} does not wait for an approval" in refused.stderr
+    assert f"wave 1 of {case.name} is approved" in terminal.run("approve", case.name).stdout
+    case.wait_for_phase("Completed")
+    (approval,) = case.status()["wave"]["approvals"]
+    assert approval["number"] == 1
+    assert approval["by"]
+    refused = terminal.run("approve", case.name, status=1)
+    assert f"rollout {case.name} is Completed" in refused.stderr
+
+
+@pytest.mark.rule("NP-41")
+def test_the_server_refuses_invalid_windows_and_waves(case: Case) -> None:
+    refused: tuple[dict[str, Any], ...] = (
+        {"windows": [{"timeZone": "Mars/Olympus"}]},
+        {"windows": [{"timeZone": "Local"}]},
+        {"windows": [{"timeZone": "+05:00"}]},
+        {"windows": [{"days": ["7"]}]},
+        {"windows": [{"start": "9:5"}]},
+        {"windows": [{"start": "9am", "end": "9am"}]},
+        {"windows": [{}] * 21},
+        {"blackouts": [{"from": "2026-12-20T00:00:00Z", "to": "2026-12-20T00:00:00Z"}]},
+        {"onWindowEnd": "Stop"},
+        {"waves": [{"upTo": 2}, {"upTo": 1}]},
+        {"waves": [{"upTo": "20%"}, {"upTo": "9%"}]},
+        {"waves": [{"upTo": 0}]},
+        {"waves": [{"upTo": "0%"}]},
+    )
+    for strategy in refused:
+        manifest = manifests.rollout(case.name, nodeSelectors=[])
+        manifest["spec"]["strategy"] = strategy
+        with pytest.raises(Invalid):
+            case.create(manifest)
+
+
+@pytest.mark.rule("NP-41")
+def test_a_rollout_outside_its_window_waits(case: Case, terminal: Terminal) -> None:
+    case.manager()
+    names = case.add_nodes(1)
+    manifest = manifests.rollout(case.name, nodeSelectors=[])
+    manifest["spec"]["nodeNames"] = [{"name": names[0]}]
+    # Windows for every day, and a blackout that lasts longer than this test.
+    manifest["spec"]["strategy"] = {
+        "windows": [
+            {"days": ["Mon", "2", "we"], "timeZone": "Europe/Berlin"},
+            {"days": ["THU", "friday", "sa", "0"], "start": "12am", "end": "11:59pm"},
+        ],
+        "blackouts": [{"from": "2020-01-01T00:00:00Z", "to": "2120-01-01T00:00:00Z"}],
+        "waves": [
+            {"upTo": 1, "soakSeconds": 60},
+            {"upTo": "10%", "approval": True},
+            {"upTo": "100%"},
+        ],
+    }
+    case.add(manifest)
+    wait_for(
+        "the reason of the wait",
+        lambda: (terminal.rollout(case.name)["waiting"] or {}).get("reason") == "OutsideWindow",
+    )
+    assert "the next window opens at 2120-01-01" in terminal.run("status", case.name).stdout
+    assert "OutsideWindow" in terminal.run("plan", case.name).stdout
+    assert not case.is_cordoned(names[0])

@@ -220,6 +220,12 @@ class Observer:
         phase = rollout.status.phase or api.RolloutPhase.NEW
         if before is None or (before.status.phase or api.RolloutPhase.NEW) is not phase:
             self._say(f"{name}: {phase}")
+        wave = rollout.status.wave
+        was = before.status.wave if before is not None else None
+        if wave is not None and (
+            was is None or (was.number, was.state) != (wave.number, wave.state)
+        ):
+            self._say(f"{name}: wave {wave.number} of {wave.of}: {wave.state}")
 
     def _say(self, text: str) -> None:
         self._notices.append(LogLine(text))

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from navarchos.cli.sandbox.observer import NodeView, Snapshot
-from navarchos.cli.summary import remaining_time, summarize_rollout
+from navarchos.cli.summary import remaining_time, summarize_rollout, wave_line
 from navarchos.clock import SYSTEM_CLOCK, Clock
 from navarchos.operator.api.v1alpha1 import NodeRollout, RolloutPhase, Step
 
@@ -100,6 +100,7 @@ def _rollout_line(rollout: NodeRollout, now: datetime) -> RenderableType:
         f"{seen.completed}/{seen.nodes}",
         Text(seen.phase, style="bold red" if seen.phase is RolloutPhase.HALTED else "bold"),
         remaining_time(seen, now),
+        f"wave {wave_line(seen.wave, now)}" if seen.wave is not None else "",
     )
     return grid
 

@@ -50,6 +50,8 @@ class FindingReason(StrEnum):
     FORBIDDEN = "Forbidden"
     NO_EVICTION_API = "NoEvictionApi"
     MANAGER_NOT_RUNNING = "ManagerNotRunning"
+    OUTSIDE_WINDOW = "OutsideWindow"
+    WAVES = "Waves"
     NOT_CHECKED = "NotChecked"
     INVALID_SPEC = "InvalidSpec"
     GATE_CLOSED = "GateClosed"

@@ -1,6 +1,7 @@
 """Findings about a node, or about a rollout as a whole. Pure."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
 
 from navarchos.errors import ConfigError
 from navarchos.operator.api import v1alpha1 as api
@@ -8,8 +9,11 @@ from navarchos.operator.drains.preparing import marks_of
 from navarchos.operator.names import CORDONED_BY_ANNOTATION
 from navarchos.operator.preflight.findings import FindingReason, PlanFinding, Severity
 from navarchos.operator.preflight.kinds import PlanNode
+from navarchos.operator.reasons import WaitReason
 from navarchos.operator.replacements.snapshot import rollout_uid
+from navarchos.operator.replacements.waits import rollout_wait
 from navarchos.operator.rollouts.plan import selector_of
+from navarchos.operator.waves import wave_counts
 
 __all__ = ["find_for_node", "find_for_rollout"]
 
@@ -106,6 +110,43 @@ def _find_for_job(action: api.ActionSpec | None) -> Iterator[PlanFinding]:
             "its node in flight",
             next_action="set spec.activeDeadlineSeconds in action.job.template",
         )
+
+
+def find_for_times(rollout: api.NodeRollout, now: datetime) -> Iterator[PlanFinding]:
+    """Yield the findings about windows, blackouts and waves of a rollout."""
+    strategy = rollout.spec.strategy
+    try:
+        counts = wave_counts(rollout)
+        wait = rollout_wait(rollout, (), now)
+    except ConfigError as error:
+        yield PlanFinding(
+            severity=Severity.BLOCKS, reason=FindingReason.INVALID_SPEC, message=str(error)
+        )
+        return
+    if wait is not None and wait.reason is WaitReason.INVALID_STRATEGY:
+        yield PlanFinding(
+            severity=Severity.BLOCKS, reason=FindingReason.INVALID_SPEC, message=wait.message
+        )
+    elif wait is not None:
+        message = f"no node starts now; {wait.message}"
+        yield PlanFinding(
+            severity=Severity.NOTE, reason=FindingReason.OUTSIDE_WINDOW, message=message
+        )
+    if counts:
+        parts = [
+            _wave(wave, count) for wave, count in zip(strategy.waves or (), counts, strict=True)
+        ]
+        yield PlanFinding(
+            severity=Severity.NOTE,
+            reason=FindingReason.WAVES,
+            message=f"{len(parts)} waves of {len(rollout.status.nodes)} nodes: {'; '.join(parts)}",
+        )
+
+
+def _wave(wave: api.Wave, count: int) -> str:
+    soak = f", then {wave.soak_seconds} s" if wave.soak_seconds else ""
+    approval = ", then an approval" if wave.approval else ""
+    return f"up to {count}{soak}{approval}"
 
 
 def _nothing_may_start(value: int | str) -> PlanFinding:

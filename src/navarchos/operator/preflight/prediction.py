@@ -26,7 +26,11 @@ from navarchos.operator.gates import Records
 from navarchos.operator.preflight import pod_findings
 from navarchos.operator.preflight.findings import FindingReason, PlanFinding, Severity
 from navarchos.operator.preflight.kinds import PersistentVolume, PlanNode, PlanPod, VolumeClaim
-from navarchos.operator.preflight.node_findings import find_for_node, find_for_rollout
+from navarchos.operator.preflight.node_findings import (
+    find_for_node,
+    find_for_rollout,
+    find_for_times,
+)
 from navarchos.operator.preflight.placement import PlacementCheck
 from navarchos.operator.reasons import ConditionType, WaitReason
 from navarchos.operator.replacements.admission import Decisions, admit_with_budgets
@@ -326,6 +330,7 @@ class _View:
 def _predict(planned: _Planned, state: ClusterState, view: _View) -> PredictedRollout:
     name = planned.rollout.metadata.name
     general = [*state.general, *_general(planned, state)]
+    general += find_for_times(planned.rollout, view.now)
     try:
         settings = _settings(planned.rollout.spec)
     except ConfigError as error:

@@ -294,3 +294,32 @@ def test_a_job_that_the_server_refuses_blocks(make_cluster: Callable[[], Cluster
     assert "containers" in found["JobRefused"].message
     assert found["JobWithoutDeadline"].severity == "Note"
     assert predicted.is_blocked
+
+
+@pytest.mark.rule("NP-41")
+@pytest.mark.rule("NP-43")
+def test_a_plan_shows_windows_and_waves(make: Make) -> None:
+    nodes = [plan_node(make.node(name)) for name in "abcd"]
+
+    def plan(**strategy: Any) -> Any:
+        spec: dict[str, Any] = {"nodeSelectors": [{"matchAll": True}], "strategy": strategy}
+        (predicted,) = predict(
+            [make.rollout(phase=None, **spec)], ClusterState(nodes=nodes), make.now
+        )
+        return predicted
+
+    closed = plan(windows=[{"days": ["fri"], "start": "22:00", "end": "04:00"}])
+    assert [(one.reason, one.severity) for one in closed.findings] == [("OutsideWindow", "Note")]
+    message = "no node starts now; the next window opens at 2026-01-02 22:00:00 UTC"
+    assert closed.findings[0].message == message
+    assert [node.starts for node in closed.nodes] == ["OutsideWindow", *["Queued"] * 3]
+    waves = plan(waves=[{"upTo": 1, "soakSeconds": 60}, {"upTo": "60%", "approval": True}])
+    assert [one.message for one in waves.findings] == [
+        "2 waves of 4 nodes: up to 1, then 60 s; up to 3, then an approval"
+    ]
+    assert [node.starts for node in waves.nodes] == ["Now", "Wave", "Queued", "Queued"]
+    wrong = plan(waves=[{"upTo": 2}, {"upTo": "10%"}])
+    assert wrong.is_blocked
+    assert [one.reason for one in wrong.findings] == ["InvalidSpec"]
+    wrong = plan(windows=[{"start": "9am", "end": "09:00"}])
+    assert wrong.is_blocked

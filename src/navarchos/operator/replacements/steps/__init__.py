@@ -46,7 +46,7 @@ from navarchos.operator.replacements.steps.decision import (
 
 __all__ = ["BEFORE_EMPTY", "decide"]
 
-BEFORE_EMPTY: Final = frozenset({Step.RESERVED, Step.CORDONED, Step.DRAINING})
+BEFORE_EMPTY: Final = frozenset({Step.RESERVED, Step.PREPARING, Step.CORDONED, Step.DRAINING})
 """Steps in flight in which a node is not empty yet, so that it can be given back."""
 
 
