@@ -142,6 +142,29 @@ def test_only_drains_without_an_owner_are_listed_beside_rollouts() -> None:
     assert [drain.name for drain in summarize([], [], [owned, by_hand]).drains] == ["by-hand"]
 
 
+@pytest.mark.rule("NP-04")
+def test_drains_of_other_kinds_are_listed_with_their_owner() -> None:
+    drain = make.drain(make.replacement("a", step=Step.DRAINING))
+    (owner,) = drain.metadata.owner_references
+    owner = msgspec.structs.replace(owner, kind="NodeReboot", name="monthly")
+    meta = msgspec.structs.replace(drain.metadata, owner_references=(owner,), name="reboot-a")
+    (shown,) = summarize([], [], [msgspec.structs.replace(drain, metadata=meta)]).drains
+    assert (shown.name, shown.owner) == ("reboot-a", "NodeReboot monthly")
+
+
+@pytest.mark.rule("NP-05")
+def test_the_first_waiting_node_is_not_one_that_delays_no_other() -> None:
+    needed = make.replacement("a", reason="NodeNeeded")
+    blocked = make.replacement("b", reason="MaxConcurrent")
+    rollout = make.rollout(nodes=("a", "b"))
+    waiting = summarize_rollout(rollout, [needed, blocked], ()).waiting
+    assert waiting is not None
+    assert (waiting.node, waiting.reason) == ("b", "MaxConcurrent")
+    alone = summarize_rollout(rollout, [needed], ()).waiting
+    assert alone is not None
+    assert alone.reason == "NodeNeeded"
+
+
 def test_an_empty_cluster_has_one_line() -> None:
     assert summary_lines(Summary(rollouts=(), drains=()), make.now) == [
         "no rollouts, and no drains outside of rollouts"

@@ -489,3 +489,56 @@ def test_admission_writes_its_starts_within_its_turn(operator: Operator) -> None
         with pytest.raises(RuntimeError, match="has the turn already"):
             operator.replacements.reconcile(ADMISSION)
         assert len(operator.transport.targets) == before
+
+
+@pytest.mark.rule("NP-01")
+def test_admission_follows_a_change_of_another_system_within_a_second(
+    operator: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("navarchos.operator.throttle._PER_OBJECT", 1.0)
+    held = {"n000": Holder("Plan", "os")}
+    operator.slots.add_source("plans", lambda: held)
+    operator.begin_with_many(210)
+    operator.replacements.reconcile(ADMISSION)
+    assert Step.RESERVED not in operator.steps().values()
+    held.clear()
+    operator.slots.notify("plans")
+    after = operator.replacements.reconcile(ADMISSION).requeue_after
+    assert after is not None
+    assert 0.0 < after < 1.0
+    operator.clock.advance(after)
+    operator.replacements.reconcile(ADMISSION)
+    assert operator.steps()["roll-n000"] is Step.RESERVED
+
+
+@pytest.mark.rule("NP-01")
+def test_other_systems_hear_of_drains_and_replacements(operator: Operator) -> None:
+    heard = threading.Event()
+    operator.slots.add_admission("checks", heard.set)
+    operator.add_node("a")
+    operator.see()
+    for act in (
+        lambda: operator.client.resource(NODE_DRAINS).create(
+            {"metadata": {"name": "mine"}, "spec": {"nodeName": "a"}}
+        ),
+        lambda: operator.client.resource(NODE_DRAINS).delete("mine"),
+        lambda: operator.add_replacement("one", nodeName="a"),
+    ):
+        heard.clear()
+        act()
+        assert heard.wait(10.0)
+
+
+@pytest.mark.rule("NP-04")
+def test_a_gauge_counts_slots_by_kind(operator: Operator) -> None:
+    held = {"z": Holder("Plan", "os")}
+    operator.slots.add_source("plans", lambda: held)
+    operator.add_node("a")
+    operator.add_replacement("mine", nodeName="a", strategy={"maxConcurrent": 2})
+    operator.settle()
+    value = operator.instruments.registry.get_sample_value
+    assert value("navarchos_slots", {"kind": "NodeReplacement"}) == 1
+    assert value("navarchos_slots", {"kind": "Plan"}) == 1
+    held.clear()
+    operator.settle()
+    assert value("navarchos_slots", {"kind": "Plan"}) is None
