@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from navarchos.client.selectors import LabelSelectorSpec
-from navarchos.operator.api.v1alpha1.common import IntOrPercent, Seconds
+from navarchos.operator.api.v1alpha1.common import Seconds
 
 __all__ = [
     "AlertMatch",
@@ -87,11 +87,17 @@ class NodesGate(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=T
     """The number of nodes that are not Ready."""
 
     max_unready: Annotated[
-        IntOrPercent,
+        int | str,
         Meta(
             description="The gate is open while not more nodes than this are not Ready. Nodes in "
-            "flight, drained nodes and machines that join do not count. A percentage is of all "
-            "nodes, rounded down."
+            "flight, drained nodes and machines that join do not count. A percentage such as 10% is "
+            "of all nodes, rounded down.",
+            # Not a CEL rule: in a list, the estimated cost of a rule for such a value is too high.
+            extra_json_schema={
+                "x-kubernetes-int-or-string": True,
+                "minimum": 0,
+                "pattern": "^(100|[0-9]{1,2})%$",
+            },
         ),
     ]
 
