@@ -90,8 +90,8 @@ class NodesGate(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=T
         int | str,
         Meta(
             description="The gate is open while not more nodes than this are not Ready. Nodes in "
-            "flight, drained nodes and machines that join do not count. A percentage such as 10% is "
-            "of all nodes, rounded down.",
+            "flight, drained nodes and machines that join do not count. A percentage such as 10% "
+            "is of all nodes, rounded down.",
             # Not a CEL rule: in a list, the estimated cost of a rule for such a value is too high.
             extra_json_schema={
                 "x-kubernetes-int-or-string": True,
