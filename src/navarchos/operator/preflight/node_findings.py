@@ -15,7 +15,7 @@ from navarchos.operator.replacements.waits import rollout_wait
 from navarchos.operator.rollouts.plan import selector_of
 from navarchos.operator.waves import wave_counts
 
-__all__ = ["find_for_node", "find_for_rollout"]
+__all__ = ["find_for_node", "find_for_rollout", "find_for_times"]
 
 
 def find_for_node(
