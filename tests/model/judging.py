@@ -12,7 +12,7 @@ from typing import Any, Final
 from tests.model.leading import LEASES, LeaseWatcher
 from tests.model.scheduling import ProcessClock, Scheduler
 from tests.model.serving import Server
-from tests.model.systems import CHECKS, LIMIT, NEEDS, UPDATES, WISH
+from tests.model.systems import CHECKS, HEALTH, LIMIT, NEEDS, UPDATES, WISH
 
 from navarchos.meta import parse_time
 from navarchos.operator.names import CORDONED_BY_ANNOTATION, DRAIN_COMPLETED_LABEL
@@ -36,7 +36,6 @@ LATE_BINDING: Final = 3.0
 _MOMENT: Final = 1.0
 _FINISHED: Final = ("Done", "Failed")
 _MANY: Final = 20
-_LONG: Final = 60.0
 
 
 class Verdict(AssertionError):
@@ -67,7 +66,7 @@ class Judge:
         self._bound: dict[str, float] = {}  # by the uid of the pod
         self._appeared: dict[str, float] = {}  # by the uid of the node
         self._paused: dict[str, float] = {}  # by uid: when spec.paused was set
-        self._lost_child: dict[str, float] = {}  # by uid of the rollout
+        self._lost_children: set[str] = set()  # uids of rollouts with a deleted replacement
         self.opened_by_others: set[str] = set()  # uids of nodes
         self.kept_cordons: set[str] = (
             set()
@@ -146,7 +145,7 @@ class Judge:
             case "nodereplacements" if by_operator:
                 self._replacement_changed(change)
             case "nodereplacements" if change.type == "DELETED":
-                self._lost_child[_owner_uid(change.object)] = self._scheduler.seconds
+                self._lost_children.add(_owner_uid(change.object))
             case "nodedrains" if change.type == "DELETED":
                 if change.object["spec"].get("uncordonOnDelete") is False:
                     self.kept_cordons.add(f"{metadata['name']}/{metadata['uid']}")
@@ -286,6 +285,7 @@ class Judge:
         self._judge_settling(started)
         if rollout is not None:
             self._judge_times(started, rollout)
+            self._judge_gates(name, rollout)
             self._judge_waves(started, rollout)
         for other in self._of("nodereplacements"):
             if other["metadata"]["uid"] != uid and self._goes_before(other, started):
@@ -352,14 +352,20 @@ class Judge:
         if windows and not any(w["start"] <= each <= w["end"] for w in windows for each in times):
             self._report(f"{name} started at {at}, outside all windows")
 
+    def _judge_gates(self, name: str, rollout: JsonObject) -> None:
+        """Check that a node starts while no gate of its rollout has been closed for long."""
+        for health in self._wishes(HEALTH) if rollout["spec"].get("gates") else ():
+            if health["data"].get("is") != "well" and self._is_known(health):
+                self._report(f"{name} started, and a gate of its rollout is closed")
+
     def _judge_waves(self, started: JsonObject, rollout: JsonObject) -> None:
         """Check that the first node beyond a wave starts when the wave is over (NP-43)."""
         waves = (rollout["spec"].get("strategy") or {}).get("waves") or ()
         uid, name = rollout["metadata"]["uid"], started["metadata"]["name"]
         if not waves or (started["status"].get("attempts") or 0) > 0:
             return
-        if self._lost_child.get(uid, -_LONG) + _LONG > self._scheduler.seconds:
-            return  # it is uncertain how many nodes have begun
+        if uid in self._lost_children:
+            return  # the remaining ones do not show how many nodes have begun
         others = [
             child
             for child in self._of("nodereplacements")
@@ -406,6 +412,8 @@ class Judge:
         if rollout is None or rollout["metadata"].get("deletionTimestamp"):
             return False
         # A rollout that may start no node at all delays no other rollout.
+        if rollout["spec"].get("gates"):
+            return False
         if {"windows", "blackouts", "waves"} & (rollout["spec"].get("strategy") or {}).keys():
             return False
         frozen = rollout["spec"].get("paused") or _phase(rollout) == "Halted"

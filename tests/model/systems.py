@@ -26,7 +26,7 @@ from navarchos.operator.setup import OperatorParts
 from navarchos.operator.slots import Holder, Slots
 from navarchos.runtime import DONE, Builder, CachedClient, Channel, Reconciler, Request, Result
 
-__all__ = ["CHECKS", "LIMIT", "NEEDS", "UPDATES", "WISH", "Holders", "add_systems"]
+__all__ = ["CHECKS", "HEALTH", "LIMIT", "NEEDS", "UPDATES", "WISH", "Holders", "add_systems"]
 
 LIMIT: Final = 2
 """Nodes in flight, of all systems, beside which neither double starts another one."""
@@ -37,6 +37,9 @@ WISH: Final = "wish"
 CHECKS, UPDATES, NEEDS = "checks", "updates", "needs"
 
 _DRAINS: Final = f"/apis/{api.NODE_DRAINS.group}/v1alpha1/nodedrains"
+HEALTH: Final = "health"
+"""The label, and the name, of the ConfigMap that gates observe."""
+
 _ROLLOUTS: Final = f"/apis/{api.NODE_ROLLOUTS.group}/v1alpha1/noderollouts"
 _MAPS: Final = "/api/v1/namespaces/default/configmaps"
 _ALL: Final = Request("", "all")
@@ -238,11 +241,12 @@ class Holders:
             (2, self.add_drain),
             (2, self.change_drain),
             (3, self.approve),
+            (2, self.toggle_health),
         )
 
     def begin(self) -> None:
         """Hold and need nodes before the first rollout exists."""
-        for act in (self.add_need, self.add_wish, self.add_drain):
+        for act in (self.add_need, self.add_wish, self.add_drain, self.toggle_health):
             if self._rand.random() < 0.3:
                 act()
 
@@ -308,10 +312,24 @@ class Holders:
         if rand.random() < 0.3:
             strategy["onWindowEnd"] = "GiveBack"
         if rand.random() < 0.4:
+            observed = {"apiVersion": "v1", "kind": "ConfigMap", "namespace": "default"}
+            gate = {"name": HEALTH, "object": observed | {"name": HEALTH}, "onMissing": "Pass"}
+            stable = rand.choice([0, 5])
+            spec["gates"] = [gate | {"for": "jsonpath={.data.is}=well", "stableSeconds": stable}]
+        if rand.random() < 0.4:
             strategy["waves"] = [
                 {"upTo": 1, "soakSeconds": rand.choice([0, 20]), "approval": rand.random() < 0.4},
                 {"upTo": 2, "soakSeconds": rand.choice([0, 20]), "approval": rand.random() < 0.4},
             ]
+
+    def toggle_health(self, value: str = "") -> None:
+        """Open or close the gates."""
+        found = self._maps(HEALTH)
+        if not found:
+            self._add(HEALTH, name=HEALTH)
+            return
+        value = value or ("ill" if found[0]["data"].get("is") == "well" else "well")
+        self._ask("PATCH", f"{_MAPS}/{HEALTH}", {"data": {"is": value}})
 
     def approve(self) -> None:
         """Approve the wave of a rollout, whether it waits for an approval or not."""
@@ -344,6 +362,8 @@ class Holders:
     def heal(self) -> None:
         """End everything that only a user can end."""
         self._is_healing = True
+        self.toggle_health("well")
+        self.toggle_health("well")
         for need in self._maps(NEEDS):
             self._ask("DELETE", f"{_MAPS}/{need['metadata']['name']}")
         for drain in self._drains():
@@ -354,9 +374,9 @@ class Holders:
         """Whether no node is held or needed any more."""
         return not (self._maps(CHECKS) or self._maps(UPDATES) or self._maps(NEEDS))
 
-    def _add(self, wish: str, **data: str) -> None:
+    def _add(self, wish: str, name: str = "", **data: str) -> None:
         node = self._rand.choice(self._cluster.names)
-        metadata = {"name": f"{wish}-{node}", "labels": {WISH: wish}}
+        metadata = {"name": name or f"{wish}-{node}", "labels": {WISH: wish}}
         self._ask("POST", _MAPS, {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata,
                                   "data": {"node": node, **data}})  # fmt: skip
 

@@ -22,6 +22,7 @@ def part(number: int) -> tuple[int, int]:
 @pytest.mark.rule("NP-03")
 @pytest.mark.rule("NP-04")
 @pytest.mark.rule("NP-05")
+@pytest.mark.rule("NP-30")
 @pytest.mark.rule("NP-41")
 @pytest.mark.rule("NP-43")
 @pytest.mark.rule("OP-05")

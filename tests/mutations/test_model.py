@@ -78,6 +78,11 @@ MUTANTS = {
     "approval-ignored": Mutant(
         condition("False"), "which is not approved", ("--systems", *seeds(32))
     ),
+    "closed-gates-let-nodes-start": Mutant(
+        swap("return GateWait(message, True, record.verdict.until)", "continue"),
+        "a gate of its rollout is closed",
+        ("--systems", *seeds(16)),
+    ),
     "writes-without-a-fence": Mutant(value("client"), "and the lease names", seeds(24)),
 }
 
