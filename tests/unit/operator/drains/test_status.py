@@ -1,5 +1,6 @@
 """The status as a function of what a reconcile observes."""
 
+import dataclasses
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
@@ -15,6 +16,7 @@ from navarchos.operator.api.v1alpha1 import (
 )
 from navarchos.operator.drains import status as statuses
 from navarchos.operator.drains.decide import Report
+from navarchos.operator.nodes import Node
 from navarchos.operator.reasons import Reason
 from navarchos.runtime.conditions import find_condition
 
@@ -139,6 +141,9 @@ def test_every_report_changes_the_status(now: datetime, report: Report) -> None:
     if report is Report.PODS_REFUSED:
         plan = DrainPlan(refuse=(planned("bare", action=PodAction.REFUSE),))
         seen = observation(NodeDrainStatus(), now, plan=plan)
+    if report in {Report.PREPARING, Report.PREPARED, Report.PREPARE_FAILED}:
+        seen = observation(NodeDrainStatus(), now, plan=DrainPlan(), prepare={"hooks": ["f5"]})
+        seen = dataclasses.replace(seen, node=Node())
     assert statuses.compute_status(seen, report, "message") != seen.drain.status
 
 
