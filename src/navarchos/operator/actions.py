@@ -85,7 +85,7 @@ class NodeAction(Protocol):
         ...
 
     def cancel(self, replacement: NodeReplacement) -> ActionOutcome:
-        """End an action whose attempt has failed, or that nobody needs any more.
+        """End an action whose attempt has failed, or that has become useless.
 
         Returns:
             `ActionRunning` while the action still affects the node, `ActionDone` afterwards;

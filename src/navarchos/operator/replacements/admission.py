@@ -200,7 +200,7 @@ def to_prepare(snapshot: ClusterSnapshot, kinds: Collection[api.ActionKind]) -> 
     taken: Counter[str] = Counter()
     for replacement in waiting:
         uid = snapshot.owner_uid(replacement)
-        if taken[uid] < (_limit(replacement) or 0):  # mutant: every-node-prepared-at-once
+        if taken[uid] < (_limit(replacement) or 0):
             taken[uid] += 1
             now.append(replacement)
         else:
