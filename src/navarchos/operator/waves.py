@@ -88,17 +88,13 @@ def wave_progress(
     rollout: api.NodeRollout,
     children: Iterable[api.NodeReplacement],
     now: datetime,
-    *,
-    stable_since: datetime | None = None,
 ) -> WaveProgress | None:
     """Return the current wave of a rollout; `None` if it has no waves.
 
     Args:
-        rollout: The rollout, whose status has the approvals.
+        rollout: The rollout, whose status has the approvals and the states of its gates.
         children: Its own replacements.
         now: The present time.
-        stable_since: Since when all gates are true, if the rollout has gates. The soak time
-            counts from here if this is later than the end of the wave's last node.
 
     Raises:
         ConfigError: The waves are invalid.
@@ -116,7 +112,10 @@ def wave_progress(
         current = _Wave(rollout, index + 1, counts[index], wave)
         if seen.unfinished or (seen.begun < counts[index] and seen.left):
             return current.in_progress(seen)
-        soaked_at = max(seen.finished_at, passed_at, stable_since or EPOCH)
+        stable_since = _stable_since(rollout) if wave.soak_seconds else EPOCH
+        if stable_since is None:  # mutant: soak-with-closed-gates
+            return current.at_gates(max(seen.finished_at, passed_at))
+        soaked_at = max(seen.finished_at, passed_at, stable_since)
         since, soaked_at = soaked_at, soaked_at + timedelta(seconds=wave.soak_seconds)
         if now < soaked_at:  # mutant: soak-ignored
             return current.soaking(since, soaked_at)
@@ -126,6 +125,23 @@ def wave_progress(
         passed_at = max(soaked_at, approval.at if approval is not None else EPOCH)
     last = _Wave(rollout, len(waves), counts[-1], waves[-1])
     return last.completed()
+
+
+def _stable_since(rollout: api.NodeRollout) -> datetime | None:
+    """Return since when all gates are open; `None` if one is not.
+
+    Gates of alerts are left out: alerts are queried only when a node could otherwise start.
+    """
+    known = {gate.name: gate for gate in rollout.status.gates}
+    since = EPOCH
+    for gate in rollout.spec.gates:
+        if gate.kind is api.GateKind.ALERTS:
+            continue
+        status = known.get(gate.name)
+        if status is None or status.state is not api.GateState.OPEN or status.since is None:
+            return None
+        since = max(since, status.since)
+    return since
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +210,11 @@ class _Wave:
     def soaking(self, since: datetime, until: datetime) -> WaveProgress:
         message = f"{self._name} soaks for {self.spec.soak_seconds} s after its last node"
         status = self._status(api.WaveState.SOAKING, since=since, until=until)
+        return WaveProgress(status, 0, message)
+
+    def at_gates(self, since: datetime) -> WaveProgress:
+        message = f"{self._name} soaks once all gates are open"
+        status = self._status(api.WaveState.SOAKING, since=since)
         return WaveProgress(status, 0, message)
 
     def awaiting_approval(self, since: datetime) -> WaveProgress:

@@ -9,6 +9,8 @@ from tests.unit.operator.conftest import Make
 
 from navarchos.errors import ConfigError
 from navarchos.operator.api.v1alpha1 import (
+    GateState,
+    GateStatus,
     NodeReplacement,
     NodeRollout,
     Step,
@@ -49,11 +51,8 @@ def children(make: Make, **steps: Step) -> list[NodeReplacement]:
     ]
 
 
-def progress(
-    make: Make, seen: NodeRollout, at: float = 0, stable: float | None = None, **steps: Any
-) -> WaveProgress:
-    stable_since = None if stable is None else make.at(stable)
-    found = wave_progress(seen, children(make, **steps), make.at(at), stable_since=stable_since)
+def progress(make: Make, seen: NodeRollout, at: float = 0, **steps: Any) -> WaveProgress:
+    found = wave_progress(seen, children(make, **steps), make.at(at))
     assert found is not None
     return found
 
@@ -114,9 +113,22 @@ def test_soaking_begins_with_the_last_node_and_with_gates_that_are_true(make: Ma
     seen = rollout(make, [{"upTo": 2, "soakSeconds": 60}])
     found = progress(make, seen, 2, a=DONE, b=DONE)
     assert (found.status.since, found.status.until) == (make.at(1), make.at(61))
-    found = progress(make, seen, 62, stable=30, a=DONE, b=DONE)
+
+    def with_gates(state: GateState, since: float) -> NodeRollout:
+        strategy = {"waves": [{"upTo": 2, "soakSeconds": 60}]}
+        gates = [
+            {"name": "ready", "nodes": {"maxUnready": 0}},
+            {"name": "quiet", "alerts": {"url": "http://prometheus.example.com"}},
+        ]
+        known = (GateStatus(name="ready", state=state, since=make.at(since)),)
+        return make.rollout(nodes=NAMES, strategy=strategy, gates=gates, status={"gates": known})
+
+    found = progress(make, with_gates(GateState.OPEN, 30), 62, a=DONE, b=DONE)
     assert found.status.until == make.at(90)
-    assert progress(make, seen, 90, stable=30, a=DONE, b=DONE).status.state is WaveState.COMPLETED
+    found = progress(make, with_gates(GateState.OPEN, 30), 90, a=DONE, b=DONE)
+    assert found.status.state is WaveState.COMPLETED
+    found = progress(make, with_gates(GateState.CLOSED, 30), 500, a=DONE, b=DONE)
+    assert (found.status.state, found.status.until) == (WaveState.SOAKING, None)
 
 
 @pytest.mark.rule("NP-43")

@@ -118,7 +118,8 @@ def compute_status(
         halted_max_failures=_halted_max_failures(rollout) if halt else None,
         resumed=resume_token(rollout),
     )
-    wave, refused = _wave(rollout, inputs, now)
+    current = msgspec.structs.replace(rollout.status, gates=status.gates)
+    wave, refused = _wave(msgspec.structs.replace(rollout, status=current), inputs, now)
     status = msgspec.structs.replace(status, wave=wave)
     conditions = _ConditionSet(rollout, now)
     conditions.set_strategy(_invalid_strategy(rollout, now))
