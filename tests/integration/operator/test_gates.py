@@ -139,3 +139,33 @@ def allow(case: Case, group: str, plural: str) -> None:
             "rules": [rule],
         }
     )
+
+
+@pytest.mark.rule("NP-21")
+def test_a_drained_node_counts_as_done_when_a_gate_after_it_is_open(case: Case) -> None:
+    (name,) = case.add_nodes(1)
+    case.add(
+        manifests.deployment(case.name, "web", 1),
+        manifests.budget(case.name, "web", minAvailable=1),
+        manifests.budget(case.name, "web", minAvailable=1),
+    )
+    allow(case, "apps", "deployments")
+    case.add_nodes(1, first=3, role="spare")
+    set_health(case, "ok")
+    case.manager()
+    case.roll(gates=[gate_on(case, after=True)], nodeNames=[{"name": name}], nodeSelectors=[])
+    child = case.replacement(name)
+    wait_for("a blocker", lambda: case.status("NodeDrain", child).get("blockers"))
+    set_health(case, "bad")
+    wait_for_gate(case, "Closed")
+    case.target.of("PodDisruptionBudget").delete("web", case.name)
+
+    def verified() -> dict[str, Any]:
+        return case.condition("NodeVerified", "NodeReplacement", child)
+
+    wait_for("the verification", lambda: verified().get("reason") == "Verifying")
+    assert "gate web is closed" in verified()["message"]
+    assert case.status("NodeReplacement", child)["step"]["name"] == "Verifying"
+    set_health(case, "ok")
+    case.wait_for_phase("Completed")
+    assert verified()["status"] == "True"

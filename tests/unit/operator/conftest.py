@@ -49,6 +49,7 @@ from navarchos.operator.replacements.pipeline import Pipeline
 from navarchos.operator.replacements.preparation import NodePreparation
 from navarchos.operator.replacements.reconciler import ADMISSION, ReplacementReconciler
 from navarchos.operator.replacements.snapshot import PENDING_PODS, PENDING_SELECTOR, ClusterReader
+from navarchos.operator.replacements.verification import Verifier
 from navarchos.operator.rollouts.events import RolloutEvents
 from navarchos.operator.rollouts.reconciler import RolloutReconciler
 from navarchos.operator.slots import DRAINS, ROLLOUTS, operator_slots
@@ -256,6 +257,7 @@ class Operator:
         self.drain_controller = Client(config)
         self.recorder = FakeRecorder()
         self.instruments = Instruments()
+        self.verifier = Verifier()
         self.further_actions: dict[ActionKind, NodeAction] = {}  # of other systems
         self.owners = Owners()  # the kinds of other systems that own replacements
         self.recheck_after: float | None = None  # the last result of admission
@@ -311,7 +313,9 @@ class Operator:
             confirm=admission.confirm_unanswered_writes,
             sees=(DRAINS,),
         )
-        pipeline = Pipeline(self.clients, events, self.clock, self.actions, owners=self.owners)
+        pipeline = Pipeline(
+            self.clients, events, self.clock, self.actions, self.owners, self.verifier
+        )
         self.replacements = ReplacementReconciler(self.clients, admission, pipeline)
 
     def cached_client(self, resource: Resource[T]) -> CachedClient[T]:

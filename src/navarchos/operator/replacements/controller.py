@@ -1,8 +1,9 @@
 """The replacements' controller: its watches, and the requests that changes cause."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from navarchos.drain import BUDGETS, PODS
+from navarchos.meta import controller_of
 from navarchos.operator.actions import Actions
 from navarchos.operator.api import v1alpha1 as api
 from navarchos.operator.clients import NODE_INDEX, OWNER_INDEX, OperatorClients
@@ -87,6 +88,7 @@ def add_to_manager(
         worker_pool,
         manager.clock,
     )
+
     daemon_sets = DaemonSetWatches(
         manager.client,
         wake=lambda name: awake.send(Request("", name)),
@@ -94,7 +96,8 @@ def add_to_manager(
         instruments=manager.instruments,
     )
     manager.add(daemon_sets, name="verified-daemon-sets")
-    pipeline = Pipeline(clients, events, manager.clock, actions, owners, Verifier(daemon_sets))
+    verifier = Verifier(daemon_sets, gates, _rollout_finder(clients, owners))
+    pipeline = Pipeline(clients, events, manager.clock, actions, owners, verifier)
     controller = (
         Builder(manager, "replacements", options=manager.options.controllers_with(workers=1))
         .for_(api.NODE_REPLACEMENTS)
@@ -123,6 +126,22 @@ def add_to_manager(
         ROLLOUTS, admission_is_due, confirm=admission.confirm_unanswered_writes, sees=(DRAINS,)
     )
     return controller
+
+
+def _rollout_finder(
+    clients: OperatorClients, owners: Owners
+) -> Callable[[api.NodeReplacement], api.NodeRollout | None]:
+    """Return a function that finds the rollout, or other owner, of a replacement."""
+
+    def rollout_of(replacement: api.NodeReplacement) -> api.NodeRollout | None:
+        if owners.is_registered(replacement):
+            return owners.view_of(replacement)
+        owner = controller_of(replacement.metadata)
+        found = clients.rollouts.find(owner.name) if owner is not None else None
+        is_owner = found is not None and owner is not None and found.metadata.uid == owner.uid
+        return found if is_owner else None
+
+    return rollout_of
 
 
 def _admission(_: object) -> Iterable[Request]:

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Final, assert_never
+from typing import Final, TypeVar, assert_never
 
 import msgspec
 
@@ -34,6 +34,8 @@ _LABEL_TIME: Final = "%Y-%m-%dT%Hh%Mm%Ss"
 _POD_COUNTS_DELAY: Final = 10.0
 """Seconds for which changed pod lists are not written. Most nodes are drained within this time
 and need no write for them."""
+
+D = TypeVar("D", bound=decisions.Decision)
 
 _ACTION_STEPS: Final = frozenset(
     {api.Step.ACTING, api.Step.TERMINATING, api.Step.AWAITING_REPLACEMENT, api.Step.RELEASING}
@@ -252,7 +254,7 @@ class Pipeline:
         self, observed: decisions.StepObservation
     ) -> tuple[decisions.StepObservation, decisions.RecordNodeUid | decisions.Action]:
         """Return the first decision that is not `Advance`, and the replacement in that step."""
-        decision: decisions.Decision = decide(observed)
+        decision = self._decide_step(observed)
         while isinstance(decision, decisions.Advance):
             replacement = observed.replacement
             deadline = _deadline(observed.drain, decision.to)
@@ -262,8 +264,19 @@ class Pipeline:
             observed = decisions.StepObservation(
                 msgspec.structs.replace(replacement, status=status), observed.drain
             )
-            decision = decide(observed)
+            decision = self._decide_step(observed)
         return observed, decision
+
+    def _decide_step(self, observed: decisions.StepObservation) -> decisions.Decision:
+        return self._through_gates(observed.replacement, decide(observed))
+
+    def _through_gates(
+        self, replacement: api.NodeReplacement, decision: D
+    ) -> D | decisions.Advance:
+        behind = decisions.through_gates(replacement.status.current, decision)
+        if behind == decision:
+            return decision
+        return behind if self._verifier.is_gated(replacement) else decision
 
     def _node(self, replacement: api.NodeReplacement) -> Node | None:
         """Return the replacement's node; ask the API server if the cache does not have it.
@@ -401,7 +414,7 @@ class Pipeline:
             status = statuses.action_completed_status(observed.replacement, now, outcome.heir)
             done = msgspec.structs.replace(observed.replacement, status=status)
             observed = decisions.StepObservation(done, observed.drain, observed.node)
-        following = acting.follow(observed, outcome)
+        following = self._through_gates(observed.replacement, acting.follow(observed, outcome))
         if isinstance(following, decisions.Advance):
             return statuses.advanced_status(observed.replacement, following.to, now)
         return self._act(observed, following)

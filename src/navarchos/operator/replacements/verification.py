@@ -1,12 +1,13 @@
 """Verification: whether a node is well again after its action (NP-21)."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
 
 from navarchos.drain import Pod
 from navarchos.operator.api import v1alpha1 as api
+from navarchos.operator.gates import GateMonitor, GateWait
 from navarchos.operator.nodes import Node
 from navarchos.operator.replacements.daemon_sets import (
     DaemonSetTemplate,
@@ -131,8 +132,27 @@ class Verifier:
     Threads: safe from any thread, for different replacements.
     """
 
-    def __init__(self, daemon_sets: DaemonSetWatches | None = None) -> None:
+    def __init__(
+        self,
+        daemon_sets: DaemonSetWatches | None = None,
+        gates: GateMonitor | None = None,
+        rollout_of: Callable[[api.NodeReplacement], api.NodeRollout | None] = lambda _: None,
+    ) -> None:
+        """Begin without watches.
+
+        Args:
+            daemon_sets: Reads DaemonSets and their pods.
+            gates: Observes the gates of rollouts.
+            rollout_of: Returns the rollout, or other owner, of a replacement from the cache.
+        """
         self._daemon_sets = daemon_sets
+        self._gates = gates
+        self._rollout_of = rollout_of
+
+    def is_gated(self, replacement: api.NodeReplacement) -> bool:
+        """Return whether its node counts as done only while gates are open."""
+        rollout = self._rollout_of(replacement)
+        return rollout is not None and any(gate.after for gate in rollout.spec.gates)
 
     def observe(
         self, replacement: api.NodeReplacement, node: Node | None, now: datetime
@@ -140,19 +160,32 @@ class Verifier:
         """Return what the node of a replacement in the step Verifying lacks now."""
         action = replacement.spec.action
         wanted = action.verification if action is not None else None
-        if wanted is None:
-            return Verification(())
-        found = verify(wanted, replacement, node, now)
-        if wanted.daemon_sets and node is not None:
+        found = Verification(())
+        if wanted is not None:
+            found = verify(wanted, replacement, node, now)
+        if wanted is not None and wanted.daemon_sets and node is not None:
             found = self._with_daemon_sets(found, replacement, node, now)
         step = replacement.status.step
         deadline = step.deadline if step is not None else None
-        times = [time for time in (found.recheck_at, deadline) if time is not None]
-        return replace(
-            found,
-            recheck_at=min(times, default=None),
-            is_overdue=deadline is not None and deadline <= now,
+        # A closed gate has a timeout, which halts the rollout; it does not fail the node.
+        lacks_own = bool(found.missing)
+        gate = self._closed_gate(replacement)
+        times = (
+            found.recheck_at,
+            deadline if lacks_own else None,
+            gate.until if gate is not None else None,
         )
+        return Verification(
+            (*found.missing, gate.message) if gate is not None else found.missing,
+            min((time for time in times if time is not None), default=None),
+            is_overdue=lacks_own and deadline is not None and deadline <= now,
+        )
+
+    def _closed_gate(self, replacement: api.NodeReplacement) -> GateWait | None:
+        rollout = self._rollout_of(replacement) if self._gates is not None else None
+        if self._gates is None or rollout is None:
+            return None
+        return self._gates.wait_after(rollout)
 
     def forget(self, replacement: str) -> None:
         """Stop the watches of a replacement that is not verified any more."""

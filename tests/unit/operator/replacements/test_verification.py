@@ -1,6 +1,6 @@
 """Verifying: a node counts as done only when it is well after its action."""
 
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -18,9 +18,13 @@ from navarchos.operator.api.v1alpha1 import (
     DrainPhase,
     Heir,
     NodeReplacement,
+    NodeRollout,
     Step,
+    StepStatus,
     VerifySpec,
 )
+from navarchos.operator.gates import GateMonitor, GateWait
+from navarchos.operator.names import DRAIN_COMPLETED_LABEL
 from navarchos.operator.nodes import NODES, Node
 from navarchos.operator.reasons import Reason
 from navarchos.operator.replacements.daemon_sets import DaemonSetTemplate, DaemonSetWatches, selects
@@ -29,12 +33,15 @@ from navarchos.operator.replacements.steps.decision import (
     Advance,
     AwaitVerification,
     Complete,
+    CompleteReturned,
     ContinueAction,
+    Decision,
     FailAttempt,
     NoAction,
     RecordBootId,
     StepObservation,
     steps_of,
+    through_gates,
 )
 from navarchos.operator.replacements.verification import (
     Verification,
@@ -410,3 +417,76 @@ def test_daemon_sets_are_watched_only_while_a_node_is_verified(
     verifier.forget(wanted.metadata.name)
     assert len(watches) == 0
     watches.close()
+
+
+class ClosedGate:
+    """The gates of all rollouts: closed until the test opens them."""
+
+    def __init__(self) -> None:
+        self.wait: GateWait | None = GateWait("gate web: 1 of 2 replicas", is_closed=True)
+
+    def wait_after(self, rollout: NodeRollout) -> GateWait | None:
+        return self.wait
+
+
+GATE = {"name": "web", "nodes": {"maxUnready": 0}, "after": True}
+
+
+def gated(make: Make, gate: ClosedGate, *, after: bool = True) -> Verifier:
+    rollout = make.rollout(gates=[{**GATE, "after": after}])
+    return Verifier(None, cast("GateMonitor", gate), lambda _: rollout)
+
+
+def test_a_gate_after_a_node_is_part_of_its_verification(make: Make) -> None:
+    gate, lacking = ClosedGate(), "the node has not been Ready for 30 s"
+    verifier = gated(make, gate)
+    deadline = {"step": StepStatus(name=Step.VERIFYING, deadline=make.at(-1))}
+    replacement = verifying(make, status=deadline)
+    both = verifier.observe(replacement, node(make, ready=-29), make.now)
+    assert both.missing == (lacking, "gate web: 1 of 2 replicas")
+    assert both.is_overdue
+    closed = verifier.observe(replacement, node(make), make.now)
+    assert closed == Verification(("gate web: 1 of 2 replicas",)), "the gate has its own timeout"
+    gate.wait = GateWait("gate web", is_closed=False, until=make.at(7))
+    assert verifier.observe(replacement, node(make), make.now).recheck_at == make.at(7)
+    gate.wait = None
+    assert verifier.observe(replacement, node(make), make.now) == WELL
+    assert verifier.is_gated(replacement)
+    assert not gated(make, gate, after=False).is_gated(replacement)
+    assert not Verifier().is_gated(replacement)
+
+
+@pytest.mark.parametrize(
+    ("step", "before", "behind"),
+    [
+        (Step.DRAINING, Complete(), Advance(Step.VERIFYING)),
+        (Step.ACTING, CompleteReturned(), Advance(Step.VERIFYING)),
+        (Step.ACTING, Advance(Step.RETURNING), Advance(Step.VERIFYING)),
+        (Step.VERIFYING, Advance(Step.RETURNING), Advance(Step.RETURNING)),
+        (Step.VERIFYING, Complete(), Complete()),
+        (Step.RETURNING, CompleteReturned(), CompleteReturned()),
+        (Step.DRAINING, Advance(Step.ACTING), Advance(Step.ACTING)),
+        (Step.DRAINING, NoAction(), NoAction()),
+    ],
+)
+def test_a_node_behind_gates_is_verified_before_it_returns_or_ends(
+    step: Step, before: Decision, behind: Decision
+) -> None:
+    assert through_gates(step, before) == behind
+
+
+def test_a_drained_node_is_done_when_its_gate_is_open(operator: Operator, make: Make) -> None:
+    gate = ClosedGate()
+    operator.verifier = gated(make, gate)
+    operator.restart()
+    operator.add_node("a")
+    operator.add_replacement("mine", nodeName="a")
+    operator.settle()
+    operator.finish("mine")
+    assert operator.steps() == {"mine": Step.VERIFYING}
+    assert message(operator) == "False Verifying: gate web: 1 of 2 replicas"
+    assert DRAIN_COMPLETED_LABEL not in operator.node("a").metadata.labels
+    gate.wait = None
+    operator.settle()
+    assert operator.steps() == {"mine": Step.DONE}
+    assert DRAIN_COMPLETED_LABEL in operator.node("a").metadata.labels

@@ -3,7 +3,7 @@
 `Waiting → Reserved → Cordoned → Draining → Done`, and between the last two the steps of an
 action: `decision.steps_of` has the list, which follows from the spec. A failed attempt leads from
 any step in flight to `Releasing`, and from there to `Waiting` again or to `Failed`. Admission
-makes a waiting node `Cancelled`.
+makes a waiting node `Cancelled`. `decision.through_gates` adds Verifying for gates.
 
 A new step takes:
 

@@ -1,7 +1,7 @@
 """What a step decides from, and what it can decide: values, so that tests need no server."""
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 from navarchos.operator.actions import ActionRunning
 from navarchos.operator.api import v1alpha1 as api
@@ -35,6 +35,7 @@ __all__ = [
     "cordon_is_undone",
     "has_drain",
     "steps_of",
+    "through_gates",
 ]
 
 
@@ -170,10 +171,24 @@ Action = (
 
 Decision = Advance | RecordNodeUid | Action
 
+D = TypeVar("D", bound=Decision)
+
 Ending = Complete | CompleteReturned
 """How a node is done."""
 
 DRAIN_DELETED: Final = FailAttempt(Reason.DRAIN_DELETED, "its NodeDrain was deleted")
+
+
+def through_gates(step: api.Step, decision: D) -> D | Advance:
+    """Return the decision of a step for a node that counts as done only behind gates.
+
+    Such a node is in Verifying before it returns or ends, whatever its action is.
+    """
+    is_end = isinstance(decision, Complete | CompleteReturned)
+    if not is_end and decision != Advance(api.Step.RETURNING):
+        return decision
+    behind = {api.Step.VERIFYING, api.Step.RETURNING}
+    return decision if step in behind else Advance(api.Step.VERIFYING)
 
 
 def has_drain(spec: api.NodeReplacementSpec) -> bool:
@@ -211,10 +226,10 @@ def steps_of(spec: api.NodeReplacementSpec) -> tuple[api.Step, ...]:
 
 def after(spec: api.NodeReplacementSpec, step: api.Step) -> Advance | Ending:
     """Return what follows a step that has done its work."""
-    steps = steps_of(spec)
-    at = steps.index(step) + 1
-    if at < len(steps):
-        return Advance(steps[at])
+    order = list(api.Step)
+    later = [each for each in steps_of(spec) if order.index(each) > order.index(step)]
+    if later:
+        return Advance(later[0])
     action = spec.action
     if action is not None and action.node is api.NodeState.IN_SERVICE:
         return CompleteReturned()
