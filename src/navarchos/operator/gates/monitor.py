@@ -22,7 +22,7 @@ from navarchos.operator.gates.alerts import (
     PrometheusReader,
     query_of_gate,
 )
-from navarchos.operator.gates.decide import GateObservation, GateRecord, Workload
+from navarchos.operator.gates.decide import GateObservation, GateRecord, GateWait, Workload
 from navarchos.operator.gates.expressions import parse
 from navarchos.operator.gates.objects import (
     WORKLOAD_KINDS,
@@ -56,6 +56,7 @@ class _Followed:
     rollout: api.NodeRollout
     records: dict[str, GateRecord] = field(default_factory=dict)
     can_start: bool = False  # but for its gates
+    is_ending: bool = False  # a node waits for a gate before it counts as done
 
 
 class GateMonitor:
@@ -181,7 +182,26 @@ class GateMonitor:
                 return
             for uid, followed in self._followed.items():
                 followed.can_start = uid in rollouts
+                followed.is_ending = followed.is_ending and self._has_nodes_in_flight(uid)
             self._want_queries_locked()
+
+    def wait_after(self, rollout: api.NodeRollout) -> GateWait | None:
+        """Return which gate with `after` keeps a node from counting as done, or `None`.
+
+        A caller whose node waits is notified as a listener, and comes back at `until`.
+        """
+        gates = [gate for gate in rollout.spec.gates if gate.after]
+        if not gates:
+            return None
+        records = self.records(rollout)
+        wait = decide.gate_wait(gates, records, self._clock.now())
+        if decide.needs_alerts(gates):
+            with self._state_lock:
+                followed = self._followed.get(rollout.metadata.uid)
+                if followed is not None:
+                    followed.is_ending = wait is not None
+                    self._want_queries_locked()
+        return wait
 
     # Life
 
@@ -265,11 +285,15 @@ class GateMonitor:
         self._pollers.forget({query_of_gate(g.alerts) for g in gates if g.alerts is not None})
         self._want_queries_locked()
 
+    def _has_nodes_in_flight(self, uid: str) -> bool:
+        children = self._clients.replacements.by_index(OWNER_INDEX, uid)
+        return any(child.status.current.in_flight for child in children)
+
     def _want_queries_locked(self) -> None:
         wanted: dict[AlertQuery, int] = {
             query_of_gate(gate.alerts): self._slots_version
             for each in self._followed.values()
-            if each.can_start
+            if each.can_start or each.is_ending
             for gate in each.rollout.spec.gates
             if gate.alerts is not None
         }

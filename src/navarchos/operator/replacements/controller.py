@@ -63,9 +63,15 @@ def add_to_manager(
         for replacement in clients.replacements.by_index(OWNER_INDEX, uid):
             awake.send(Request("", replacement.metadata.name))
 
+    def gate_changed(rollout: str) -> None:
+        awake.send(ADMISSION)
+        found = clients.rollouts.find(rollout)
+        if found is not None and any(gate.after for gate in found.spec.gates):
+            owner_changed(found.metadata.uid)
+
     owners.listen(owner_changed)
     if gates is not None:
-        gates.on_change(lambda _: awake.send(ADMISSION))
+        gates.on_change(gate_changed)
     events = ReplacementEvents(manager.recorder)
     pending = manager.informer(snapshot.PENDING_PODS, field_selector=snapshot.PENDING_SELECTOR)
     budgets = manager.informer(BUDGETS)

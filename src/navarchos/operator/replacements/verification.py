@@ -167,7 +167,7 @@ class Verifier:
             found = self._with_daemon_sets(found, replacement, node, now)
         step = replacement.status.step
         deadline = step.deadline if step is not None else None
-        # A closed gate has a timeout, which halts the rollout; it does not fail the node.
+        # A closed gate says nothing about this node: it keeps the node here and does not fail it.
         lacks_own = bool(found.missing)
         gate = self._closed_gate(replacement)
         times = (

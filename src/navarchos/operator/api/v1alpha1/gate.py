@@ -210,6 +210,9 @@ class GateSpec(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=Tr
             "a node could otherwise start; 0: never."
         ),
     ] = 1800
+    after: Annotated[
+        bool, Meta(description="The gate must also be open before a node counts as done.")
+    ] = False
 
     @property
     def kind(self) -> GateKind | None:
