@@ -147,7 +147,6 @@ def test_a_drained_node_counts_as_done_when_a_gate_after_it_is_open(case: Case) 
     case.add(
         manifests.deployment(case.name, "web", 1),
         manifests.budget(case.name, "web", minAvailable=1),
-        manifests.budget(case.name, "web", minAvailable=1),
     )
     allow(case, "apps", "deployments")
     case.add_nodes(1, first=3, role="spare")
