@@ -20,6 +20,7 @@ from navarchos.operator.api.v1alpha1 import NODE_DRAINS, NODE_REPLACEMENTS, NODE
 from navarchos.operator.api.v1alpha1.definitions import manifests
 from navarchos.operator.deployment.manifests import manager_rbac
 from navarchos.operator.deployment.settings import LEASE, NAMESPACE
+from navarchos.operator.jobs import JOBS
 from navarchos.operator.nodes import NODES
 from navarchos.runtime import LeaderElectionOptions, Manager, ManagerOptions
 from navarchos.stopping import StopToken
@@ -72,6 +73,11 @@ class Scene:
     def let_go(self, pod: str) -> None:
         """Remove the finalizers of a pod."""
         self._person.resource(PODS).patch(pod, {"metadata": {"finalizers": None}}, "shop")
+
+    def complete_job(self, name: str) -> None:
+        """Report that a Job has completed, as its controller would."""
+        status = {"conditions": [{"type": "Complete", "status": "True"}]}
+        self._person.resource(JOBS).patch(name, {"status": status}, "shop", subresource="status")
 
     def count_of(self, reason: str) -> int:
         """Return how often an event has happened according to the server."""
@@ -131,6 +137,7 @@ def play(scene: Scene) -> None:
     fail_to_drain_a_node(scene)
     replace_a_node_by_hand(scene)
     drain_a_node_by_hand(scene)
+    run_a_job_on_two_nodes(scene)
     repeat_an_event(scene)
 
 
@@ -185,6 +192,26 @@ def drain_a_node_by_hand(scene: Scene) -> None:
     scene.wait_until(lambda: scene.phase(NODE_DRAINS, "maintenance") == "Completed")
     scene.delete(NODE_DRAINS, "maintenance")
     scene.wait_until(lambda: scene.find(NODE_DRAINS, "maintenance") is None)
+
+
+def run_a_job_on_two_nodes(scene: Scene) -> None:
+    """Let one Job complete, and delete the rollout while the other one runs."""
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "web"}
+    scene.node("acting-1", {"ownerReferences": [owner | {"controller": True}]})
+    scene.node("acting-2")
+    pod = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "patch"}]}
+    scene.create(
+        NODE_ROLLOUTS,
+        "acting",
+        nodeNames=[{"name": "acting-1"}, {"name": "acting-2"}],
+        gates=[{"name": "pods", "evictedPods": {}}],
+        action={"job": {"namespace": "shop", "template": {"spec": {"template": {"spec": pod}}}}},
+    )
+    scene.wait_until(lambda: len(scene.all(JOBS)) == 1)
+    scene.complete_job(scene.all(JOBS)[0]["metadata"]["name"])
+    scene.wait_until(lambda: len(scene.all(JOBS)) == 2)
+    scene.delete(NODE_ROLLOUTS, "acting")
+    scene.wait_until(lambda: scene.find(NODE_REPLACEMENTS, "acting-acting-2") is None)
 
 
 def repeat_an_event(scene: Scene) -> None:

@@ -6,7 +6,6 @@ import shutil
 import socket
 import subprocess
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -15,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.cases.waiting import wait_for
 from tests.clocks import ManualClock
 
 from navarchos.clock import SYSTEM_CLOCK
@@ -224,17 +224,13 @@ def test_alerts_are_queried_at_once_for_each_change_of_nodes_in_flight(answers: 
 
 
 def eventually(read_names: Callable[[], tuple[str, ...]], wanted: tuple[str, ...]) -> None:
-    deadline = time.monotonic() + 30
-    found: object = None
-    while time.monotonic() < deadline:
+    def is_read() -> bool:
         try:
-            found = read_names()
-        except QueryFailed as error:  # it starts
-            found = error
-        if found == wanted:
-            return
-        time.sleep(0.1)
-    raise AssertionError(found)
+            return read_names() == wanted
+        except QueryFailed:  # it starts
+            return False
+
+    wait_for("the alerts of Prometheus", is_read, 30.0)
 
 
 @pytest.mark.rule("RB-65")
