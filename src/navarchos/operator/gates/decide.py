@@ -233,8 +233,7 @@ def _judge_workloads(observed: GateObservation, now: datetime) -> Verdict:
         shown = ", ".join(f"{w.name}: {w.ready} of {w.wanted} pods Ready" for w in short[:_SHOWN])
         return _closed(short[0].name, shown + _more(short))
     settled = (observed.last_drained_at or EPOCH) + timedelta(seconds=WORKLOAD_SETTLE)
-    if now < settled:
-        # mutant: evicted-pods-not-settled
+    if now < settled:  # mutant: evicted-pods-not-settled
         message = "the controllers of the evicted pods may not have counted their pods yet"
         return Verdict(api.GateState.PENDING, message=message, until=settled)
     return _OPEN

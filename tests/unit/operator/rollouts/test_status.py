@@ -1,9 +1,11 @@
 from typing import Any
 
+import msgspec
 import pytest
 from tests.unit.operator.conftest import Make
 
 from navarchos.operator.api.v1alpha1 import (
+    GateState,
     NodeReplacement,
     NodeRollout,
     NodeRolloutStatus,
@@ -12,6 +14,7 @@ from navarchos.operator.api.v1alpha1 import (
     RolloutPhase,
     Step,
 )
+from navarchos.operator.gates.decide import GateRecord, Verdict
 from navarchos.operator.names import RESUME_ANNOTATION
 from navarchos.operator.rollouts.plan import Plan
 from navarchos.operator.rollouts.status import (
@@ -64,6 +67,47 @@ def test_it_is_in_progress_once_every_child_exists(make: Make) -> None:
     assert whole.phase is RolloutPhase.IN_PROGRESS
     assert condition(whole, "ReplacementsCreated") == ("True", "CreatedNodeReplacements")
     assert condition(whole, "ReplacementsInProgress") == ("True", "StillProgressing")
+
+
+GATES = [{"name": "backup", "nodes": {"maxUnready": 0}, "timeoutSeconds": 60}]
+
+
+@pytest.mark.rule("NP-30")
+@pytest.mark.parametrize(
+    ("closed_at", "waits_since", "is_halted"),
+    [(-60, -60, True), (-59, -60, False), (-60, -59, False)],
+    ids=["both for a minute", "closed for less", "no node could start for a minute"],
+)
+def test_a_gate_that_is_closed_for_too_long_halts_the_rollout(
+    make: Make, closed_at: float, waits_since: float, is_halted: bool
+) -> None:
+    rollout = make.rollout(nodes=("a", "b"), gates=GATES)
+    children = make.replacement("a", reason="Gate", since=waits_since), make.replacement("b")
+    verdict = Verdict(GateState.CLOSED, "nodes", "2 nodes are not Ready: x, y")
+    gates = {"backup": GateRecord("backup", verdict, make.at(closed_at))}
+    status = seen(make, rollout, *children, gates=gates)
+    assert (status.phase is RolloutPhase.HALTED) is is_halted
+    if is_halted:
+        halted = find_condition(status.conditions, "Halted")
+        assert halted is not None
+        assert halted.reason == "GateTimeout"
+        assert "backup was closed for 60 seconds: 2 nodes are not Ready" in halted.message
+        assert seen(make, with_status(rollout, status), *children).phase is RolloutPhase.HALTED
+
+
+@pytest.mark.rule("NP-30")
+@pytest.mark.parametrize("why", ["paused", "no node waits for it", "open"])
+def test_a_gate_halts_nothing_while_no_node_waits_for_it(make: Make, why: str) -> None:
+    rollout = make.rollout(nodes=("a",), gates=GATES, paused=why == "paused")
+    reason = "MaxConcurrent" if why == "no node waits for it" else "Gate"
+    state = GateState.OPEN if why == "open" else GateState.CLOSED
+    gates = {"backup": GateRecord("backup", Verdict(state), make.at(-3600))}
+    child = make.replacement("a", reason=reason, since=-3600)
+    assert seen(make, rollout, child, gates=gates).phase is RolloutPhase.IN_PROGRESS
+
+
+def with_status(rollout: NodeRollout, status: NodeRolloutStatus) -> NodeRollout:
+    return msgspec.structs.replace(rollout, status=status)
 
 
 def test_a_failed_creation_is_reported(make: Make) -> None:

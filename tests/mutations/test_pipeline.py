@@ -1,0 +1,70 @@
+"""Mutation tests of the pure decisions: each mistake in a copy of the sources must fail a test.
+
+The model finds mistakes in what whole managers do. These mistakes are in decisions that the model
+seldom reaches, so unit tests must find them.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import pytest
+from tests.mutations.marks import Edit, condition, drop, mutate, swap
+
+ROOT: Final = Path(__file__).parents[2]
+
+_GATES: Final = "tests/unit/operator/gates/test_decide.py"
+_WAVES: Final = "tests/unit/operator/test_waves.py"
+
+MUTANTS: Final[dict[str, tuple[Edit, str]]] = {
+    "missing-objects-block": (condition("False"), _GATES),
+    "one-object-is-enough": (condition("len(unmet) < len(objects)"), _GATES),
+    "one-unready-node-too-many": (swap("<=", "<= 1 +"), _GATES),
+    "evicted-pods-not-settled": (condition("False"), _GATES),
+    "old-alerts-let-nodes-start": (
+        condition("False"),
+        _GATES,
+    ),
+    "unstable-gates-let-nodes-start": (condition("False"), _GATES),
+    "one-alert-query-for-many-starts": (drop(), "tests/unit/operator/gates/test_admission.py"),
+    "gate-timeouts-ignored": (condition("True"), "tests/unit/operator/rollouts/test_status.py"),
+    "soak-with-closed-gates": (swap(" is None", " is EPOCH"), _WAVES),
+    "soak-ignored": (condition("False"), _WAVES),
+    "wrong-approval-accepted": (condition("False"), _WAVES),
+    "window-end-ignored": (condition("False"), "tests/unit/operator/test_window_end.py"),
+}
+"""The mistake at the mark of this name, and the module whose tests must find it."""
+
+# All of them take a minute: `make nightly` runs them.
+PLAYED: Final = (
+    (*MUTANTS,) if "NAVARCHOS_SEEDS" in os.environ else ("one-object-is-enough", "soak-ignored")
+)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", PLAYED)
+def test_a_mistake_in_a_decision_fails_a_unit_test(tmp_path: Path, name: str) -> None:
+    edit, module = MUTANTS[name]
+    shutil.copytree(ROOT / "src", tmp_path / "src")
+    mutate(tmp_path / "src", name, edit)
+    path = os.pathsep.join([str(tmp_path / "src"), str(ROOT)])
+    options = ("-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist")
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *options, str(ROOT / module)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    # 1: tests have failed. Other numbers mean that they could not run.
+    assert done.returncode == 1, done.stdout[-2000:] + done.stderr
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_the_place_of_every_mutant_is_marked(tmp_path: Path, name: str) -> None:
+    shutil.copytree(ROOT / "src" / "navarchos", tmp_path / "navarchos")
+    mutate(tmp_path / "navarchos", name, MUTANTS[name][0])
