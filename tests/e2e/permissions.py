@@ -13,6 +13,9 @@ __all__ = ["ACCOUNT", "Permission", "asked_by_admission", "granted", "refused", 
 
 ACCOUNT: Final = "system:serviceaccount:kube-system:navarchos"
 
+_OF_USERS: Final = 'ClusterRoleBinding "navarchos-gates"'
+"""In the reason of an allowed request: a user has granted it, for the gates of a rollout."""
+
 
 class Permission(NamedTuple):
     """One verb on one kind, in one namespace.
@@ -99,8 +102,10 @@ def refused(events: Iterable[AuditEvent]) -> list[str]:
 
 
 def _is_ours(event: AuditEvent) -> bool:
-    """Return whether the account sent a request that requires a permission."""
-    return event.user.username == ACCOUNT and event.object_ref is not None
+    """Return whether the account sent a request that requires a permission of `config/deploy`."""
+    if event.user.username != ACCOUNT or event.object_ref is None:
+        return False
+    return _OF_USERS not in event.annotations.get("authorization.k8s.io/reason", "")
 
 
 def _asked(event: AuditEvent) -> Permission:

@@ -35,7 +35,9 @@ def test_the_definitions_are_established_with_structural_schemas(
 def test_the_deployment_is_accepted_unchanged(kubectl: Kubectl, installed: Installed) -> None:
     assert sorted(installed.deployment.splitlines()) == [
         "clusterrole.rbac.authorization.k8s.io/navarchos created",
+        "clusterrole.rbac.authorization.k8s.io/navarchos-gates created",
         "clusterrolebinding.rbac.authorization.k8s.io/navarchos created",
+        "clusterrolebinding.rbac.authorization.k8s.io/navarchos-gates created",
         "deployment.apps/navarchos created",
         "poddisruptionbudget.policy/navarchos created",
         "role.rbac.authorization.k8s.io/navarchos created",
