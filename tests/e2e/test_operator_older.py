@@ -61,11 +61,21 @@ def test_a_rollout_without_streaming_lists_and_with_guarded_owners(older_case: C
     older_case.manager()
     # A follower watches the Lease. Without streaming lists it lists the Lease first.
     older_case.manager(name="follower")
-    names = [{"name": name} for name in nodes]
-    older_case.roll(nodeSelectors=[], nodeNames=names)
+    job = manifests.job(older_case.name, "work", 1, runs_for="0.2s")["spec"]
+    older_case.roll(
+        nodeSelectors=[],
+        nodeNames=[{"name": name} for name in nodes],
+        gates=[{"name": "pods", "evictedPods": {}}],
+        action={
+            "job": {"namespace": older_case.name, "template": {"spec": {**job, "backoffLimit": 0}}},
+            "afterwards": "Keep",
+        },
+    )
     older_case.wait_for_phase("Completed")
     older_case.checker.settle()
     assert older_case.checker.drained == tuple(nodes)
     assert older_case.target.audit is not None
     references = [e.object_ref for e in older_case.target.audit() if e.verb == "list"]
-    assert any(found is not None and found.resource == "leases" for found in references)
+    listed = {found.resource for found in references if found is not None}
+    # The informers of the action and of the gate start only with such a rollout.
+    assert listed >= {"leases", "jobs", "replicasets", "statefulsets"}
