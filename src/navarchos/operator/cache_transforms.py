@@ -19,7 +19,7 @@ from navarchos.client import Resource
 from navarchos.informers import KindOptions
 from navarchos.meta import controller_of
 from navarchos.operator.api import v1alpha1 as api
-from navarchos.operator.names import DETACHING_ANNOTATION, MARKS_ANNOTATION
+from navarchos.operator.names import MARKS_ANNOTATION
 from navarchos.operator.nodes import NODES, Node, NodeCondition
 
 __all__ = [
@@ -35,8 +35,8 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 _OUR_ANNOTATIONS: Final = f"{api.GROUP}/*"
 
-_MAX_TIME: Final = 64
-"""The longest text of a time that is kept."""
+_MAX_TEXT: Final = 64
+"""The longest text of a marked node that is kept whole. A time is shorter."""
 
 _MAX_INTERNED: Final = 65_536
 """The largest number of interned values."""
@@ -107,11 +107,9 @@ def node_transform(annotations: Iterable[str] = ()) -> Callable[[Node], Node]:
 
     def strip_node(node: Node) -> Node:
         found = node.metadata.annotations
-        kept = {
-            key: found[key]
-            for key in found
-            if key in exact or key.startswith(prefixes) or _is_part_of_marks(key, found)
-        }
+        kept = {key: found[key] for key in found if key in exact or key.startswith(prefixes)}
+        if MARKS_ANNOTATION in found:
+            kept = {**_of_marked_node(found), **kept}
         info = node.status.node_info
         status = replace(
             node.status,
@@ -124,18 +122,19 @@ def node_transform(annotations: Iterable[str] = ()) -> Callable[[Node], Node]:
     return strip_node
 
 
-def _is_part_of_marks(key: str, annotations: Mapping[str, str]) -> bool:
-    """Return whether a marked node needs an annotation: a mark, or the time of a detacher.
+def _of_marked_node(annotations: Mapping[str, str]) -> dict[str, str]:
+    """Return the annotations of a marked node: its marks whole, and all others at most in part.
 
-    Users choose the keys of both in the spec of a rollout.
+    Users choose the keys of marks, and of the times of detachers, in the spec of a rollout. A text
+    that is too long for a time is kept in part, because a drain reports that it is not a time.
     """
-    record = annotations.get(MARKS_ANNOTATION)
-    if record is None:
-        return False
-    if key == DETACHING_ANNOTATION or f'"annotation:{key}"' in record:
-        return True
-    value = annotations[key]
-    return len(value) <= _MAX_TIME and value[4:5] == "-" and value[10:11] in {"T", "t", " "}
+    record = annotations[MARKS_ANNOTATION]
+    return {
+        key: value
+        if len(value) <= _MAX_TEXT or f'"annotation:{key}"' in record
+        else f"{value[:_MAX_TEXT]}..."
+        for key, value in annotations.items()
+    }
 
 
 def _strip_condition(condition: NodeCondition) -> NodeCondition:

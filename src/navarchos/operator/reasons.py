@@ -222,6 +222,7 @@ class EventReason(StrEnum):
     NODE_PREPARED = "NodePrepared"
     PREPARATION_SKIPPED = "PreparationSkipped"
     MARK_REMOVED_BY_OTHERS = "MarkRemovedByOthers"
+    TIMESTAMP_UNREADABLE = "TimestampUnreadable"
     NODE_CORDONED = "NodeCordoned"
     NODE_UNCORDONED = "NodeUncordoned"
     POD_EVICTED = "PodEvicted"

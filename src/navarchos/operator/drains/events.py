@@ -8,6 +8,7 @@ from navarchos.events import EventType, Recorder, Reference
 from navarchos.logs import get_logger
 from navarchos.operator.api import v1alpha1 as api
 from navarchos.operator.drains.metrics import DrainMetrics
+from navarchos.operator.drains.preparing import has_unreadable_time
 from navarchos.operator.reasons import ConditionType, EventReason, PrepareReason, Reason
 from navarchos.runtime import find_condition
 
@@ -98,9 +99,13 @@ class DrainEvents:
     ) -> None:
         old = find_condition(before.status.conditions, ConditionType.PREPARED)
         new = find_condition(after.status.conditions, ConditionType.PREPARED)
-        if new is None or (old is not None and old.reason == new.reason):
+        if new is None:
             return
         message = f"{_node(after)}: {new.message}"
+        if has_unreadable_time(after.status) and not has_unreadable_time(before.status):
+            self._warning(after, EventReason.TIMESTAMP_UNREADABLE, message, "Prepare")
+        if old is not None and old.reason == new.reason:
+            return
         began_at = after.status.prepare_timestamp
         match PrepareReason(new.reason):
             case PrepareReason.PREPARED:

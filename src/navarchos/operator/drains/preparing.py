@@ -35,6 +35,7 @@ __all__ = [
     "PrepareOutcome",
     "decide_preparation",
     "has_marks",
+    "has_unreadable_time",
     "holder_of",
     "hooks_of",
     "is_prepared",
@@ -46,7 +47,9 @@ _CLOCK_DIFFERENCE: Final = timedelta(seconds=5)
 
 _DONE: Final = "Done"
 _WAITING: Final = "Waiting:"
+_UNREADABLE: Final = "is not a time in RFC 3339:"
 _MAX_ANSWER: Final = 256
+_MAX_TIME: Final = 64
 _MAX_NAMED: Final = 3
 
 
@@ -114,6 +117,15 @@ def holder_of(drain: api.NodeDrain) -> MarkHolder:
 def is_prepared(status: api.NodeDrainStatus) -> bool:
     """Return whether the preparation of the node has ended, or was skipped."""
     return is_true(status.conditions, ConditionType.PREPARED)
+
+
+def has_unreadable_time(status: api.NodeDrainStatus) -> bool:
+    """Return whether the drain has reported a text instead of the time of another program.
+
+    The message of the condition is the record, so that the next process knows it too.
+    """
+    stored = find_condition(status.conditions, ConditionType.PREPARED)
+    return stored is not None and _UNREADABLE in stored.message
 
 
 def has_marks(drain: api.NodeDrain) -> bool:
@@ -239,7 +251,14 @@ class _MarkedNode:
         if wait is None:
             return
         reason = PrepareReason.WAITING_FOR_TIMESTAMP
-        at = self._timestamp(wait.key, held)
+        text = self.node.metadata.annotations.get(wait.key, "")
+        try:
+            written_at = parse_time(text)
+        except ValueError:
+            what = f"{_UNREADABLE} {text[:_MAX_TIME]!r}" if text else "has no time"
+            yield _Missing(reason, f"the annotation {wait.key} of the node {what}")
+            return
+        at = self._if_new(written_at, held)
         if at is None:
             yield _Missing(reason, f"the annotation {wait.key} of the node has no new time")
             return
@@ -249,16 +268,12 @@ class _MarkedNode:
                 reason, f"{wait.key} plus its grace period is {format_time(ends_at)}", ends_at
             )
 
-    def _timestamp(self, key: str, held: Mapping[str, MarkEntry]) -> datetime | None:
-        annotations = self.node.metadata.annotations
-        try:
-            at = parse_time(annotations.get(key, ""))
-        except ValueError:
-            return None
+    def _if_new(self, at: datetime, held: Mapping[str, MarkEntry]) -> datetime | None:
+        """Return the time of another program if it counts."""
         entries = [held[mark.id] for mark in self.marks if mark.id in held]
         if not entries:
             return None
-        is_detaching = annotations.get(DETACHING_ANNOTATION) == "true"
+        is_detaching = self.node.metadata.annotations.get(DETACHING_ANNOTATION) == "true"
         was_marked = any(entry.was is not None for entry in entries)
         is_new = at >= min(entry.since for entry in entries) - _CLOCK_DIFFERENCE
         return at if is_new or is_detaching or was_marked else None

@@ -141,9 +141,36 @@ def test_a_text_that_is_no_time_counts_as_absent(world: World, process: Process)
     world.node()
     world.drain(prepare={**DETACH, "waitForTimestamp": {"key": STAMP}, "timeoutSeconds": 20})
     process.run(lambda: world.phase() == "Preparing")
-    annotate(world, stamp="soon")
-    process.run(world.is_over)
+    assert "has no time" in message(world)
+    for text in ("soon", "later", "x" * 100):
+        annotate(world, stamp=text)
+        world.clock.passed += 2
+        process.step()
+        assert message(world) == (
+            f"the annotation {STAMP} of the node is not a time in RFC 3339: {text[:64]!r}"
+        )
+    assert process.recorder.reasons == ["TimestampUnreadable"]
+    process.close()
+
+    successor = world.process()
+    successor.run(world.is_over)
     assert world.status()["reason"] == "PrepareTimeout"
+    assert successor.recorder.reasons == ["DrainFailed"]
+
+
+@pytest.mark.rule("IG-24")
+def test_a_time_that_becomes_readable_ends_the_wait(world: World, process: Process) -> None:
+    world.node()
+    wait = {"key": STAMP, "gracePeriodSeconds": 1}
+    world.drain(prepare={**DETACH, "waitForTimestamp": wait, "settleSeconds": 5})
+    process.run(lambda: world.phase() == "Preparing")
+    annotate(world, stamp="soon")
+    world.clock.passed += 2
+    process.step()
+    assert world.condition("Prepared") == ("False", "WaitingForLoadBalancers")
+    assert process.recorder.reasons == ["TimestampUnreadable"], "while another wait is first, too"
+    annotate(world, stamp=now_plus(world, 0))
+    process.run(world.is_cordoned)
 
 
 # Hooks
