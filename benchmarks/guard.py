@@ -96,7 +96,7 @@ def check_events() -> Iterator[Check]:
 
 
 def check_admission() -> Iterator[Check]:
-    """Yield the calls of one pass of admission, with three systems that share the slots."""
+    """Yield the calls of one pass of admission, with gates and three systems that share slots."""
     program = [sys.executable, "-m", "benchmarks.subjects.counting_admission", str(_WAITING)]
     with Subject(program) as subject:
         counted = subject.report("counted")

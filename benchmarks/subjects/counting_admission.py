@@ -1,9 +1,10 @@
-"""Count the calls that one pass of admission takes, with several systems that share the slots.
+"""Count the calls that one pass of admission takes, with gates and systems that share the slots.
 
 python -m benchmarks.subjects.counting_admission NODES
 """
 
 import sys
+from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any, Final, cast
@@ -13,6 +14,15 @@ import msgspec
 from benchmarks.subjects.reporting import Reporter
 from navarchos.clock import SYSTEM_CLOCK
 from navarchos.operator.api.v1alpha1 import NodeDrain, NodeReplacement, NodeRollout
+from navarchos.operator.gates import GateMonitor, Records
+from navarchos.operator.gates.decide import (
+    GateObservation,
+    GateRecord,
+    ObservedObject,
+    follow,
+    judge,
+)
+from navarchos.operator.gates.expressions import Outcome
 from navarchos.operator.nodes import Node
 from navarchos.operator.replacements.admission import admit
 from navarchos.operator.replacements.snapshot import ClusterReader
@@ -23,13 +33,47 @@ _HELD: Final = 3
 _NEEDED: Final = 10
 """Every tenth node is needed by another system."""
 
+_GATES: Final = (
+    {"name": "nodes", "nodes": {"maxUnready": 1}},
+    {
+        "name": "store",
+        "object": {"apiVersion": "v1", "kind": "Store", "name": "a"},
+        "for": "condition=Ready",
+    },
+)
+
+
+class _OpenGates:
+    """Judges the gates of each rollout in each pass, as the monitor of gates does."""
+
+    def __init__(self, nodes: list[Node]) -> None:
+        self._nodes = nodes
+        self._records: dict[str, GateRecord] = {}
+
+    def observe(
+        self, rollouts: Iterable[NodeRollout], in_flight: Collection[str]
+    ) -> Mapping[str, Records]:
+        found = {}
+        objects = [ObservedObject("a", Outcome(True, "x"))]
+        seen = GateObservation(objects=objects, nodes=self._nodes, in_flight=in_flight)
+        for rollout in rollouts:
+            for gate in rollout.spec.gates:
+                before = self._records.get(gate.name, GateRecord(gate.name))
+                self._records[gate.name] = follow(before, judge(gate, seen, _NOW), _NOW)
+            found[rollout.metadata.uid] = dict(self._records)
+        return found
+
 
 def reader(nodes: int) -> ClusterReader:
     """Return a reader of a rollout of this many waiting nodes, beside two other systems."""
     names = [f"n{number:05}" for number in range(nodes)]
     owner = {"apiVersion": "navarchos.pusher.com/v1alpha1", "kind": "NodeRollout", "name": "roll"}
     references = [{**owner, "uid": "roll", "controller": True}]
-    rollout = {"metadata": {"name": "roll", "uid": "roll"}, "status": {"phase": "InProgress"}}
+    rollout = {
+        "metadata": {"name": "roll", "uid": "roll"},
+        "spec": {"gates": _GATES},
+        "status": {"phase": "InProgress"},
+    }
     replacements = [
         {
             "metadata": {"name": f"roll-{name}", "uid": name, "ownerReferences": references},
@@ -41,7 +85,8 @@ def reader(nodes: int) -> ClusterReader:
         {"metadata": {"name": name, "uid": name}, "spec": {"nodeName": name, "paused": True}}
         for name in names[:_HELD]
     ]
-    stored = [{"metadata": {"name": name, "uid": name}} for name in names]
+    ready = {"conditions": [{"type": "Ready", "status": "True"}]}
+    stored = [{"metadata": {"name": name, "uid": name}, "status": ready} for name in names]
     caches: dict[str, Any] = {
         "rollouts": msgspec.convert([rollout], list[NodeRollout]),
         "replacements": msgspec.convert(replacements, list[NodeReplacement]),
@@ -60,7 +105,8 @@ def reader(nodes: int) -> ClusterReader:
         kind: SimpleNamespace(list=lambda objects=objects: objects, find=lambda _: None)
         for kind, objects in caches.items()
     }
-    return ClusterReader(cast("Any", SimpleNamespace(**clients)), list, slots)
+    gates = cast("GateMonitor", _OpenGates(caches["nodes"]))
+    return ClusterReader(cast("Any", SimpleNamespace(**clients)), list, slots, gates=gates)
 
 
 def main() -> None:
