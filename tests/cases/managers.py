@@ -4,6 +4,7 @@ import http.client
 import json
 import signal
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -44,16 +45,24 @@ class ManagerProcess:
         name: The name of the process and of its log.
         kubeconfig: The kubeconfig of its account.
         arguments: Additional arguments, which override the Deployment's.
+        program: The arguments of Python that run the command line.
     """
 
-    def __init__(self, guard: Guard, name: str, kubeconfig: Path, *arguments: str) -> None:
+    def __init__(
+        self,
+        guard: Guard,
+        name: str,
+        kubeconfig: Path,
+        *arguments: str,
+        program: Sequence[str] = ("-m", "navarchos.cli"),
+    ) -> None:
         self._guard = guard
         self.name = name
         # The official package writes the certificates of a kubeconfig to files, and a manager
         # that is killed leaves them.
         self._command = (
-            *("env", f"TMPDIR={guard.directory}"),
-            *(sys.executable, "-m", "navarchos.cli", "manager"),
+            *("env", f"TMPDIR={guard.directory}", f"PYTHONPATH={CONFIG.parent}"),
+            *(sys.executable, *program, "manager"),
             *shipped_arguments(),
             *(f"--kubeconfig={kubeconfig}", "--log-level=debug"),
             *(f"--metrics-addr={HOST}:0", f"--health-addr={HOST}:0"),
@@ -88,13 +97,18 @@ class ManagerProcess:
         """Return its exit status; `None` while it runs."""
         return self._guard.status()[self.name]
 
-    def is_ready(self) -> bool:
-        """Whether `/readyz` answers 200. Fails if the process has ended."""
+    def is_ready(self, *, without: str = "") -> bool:
+        """Whether `/readyz` answers 200, perhaps without one check. Fails if the process ended."""
         assert self.exit_status() is None, f"{self.name} ended:\n{self.log()}"
+        path = f"/readyz?exclude={without}" if without else "/readyz"
         try:
-            return self._get("health", "/readyz")[0] == 200
+            return self._get("health", path)[0] == 200
         except OSError:
             return False
+
+    def readiness(self, check: str) -> str:
+        """Return what one check of `/readyz` says."""
+        return self._get("health", f"/readyz/{check}")[1].strip()
 
     def is_leader(self) -> bool:
         """Whether it holds the lease, by its metrics."""

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 import pytest
 import yaml
-from tests.cases import clusters, manifests
+from tests.cases import clusters, manifests, tides
 from tests.cases.fixtures import run_case
 from tests.cases.installing import install
 from tests.cases.kubectl import Kubectl
@@ -28,6 +28,9 @@ from tests.cases.target import CONFIG, GROUP, Target
 from tests.cases.waiting import wait_for
 
 from navarchos.client import Resource
+from navarchos.crd import to_yaml
+from navarchos.operator.deployment.manifests import roles
+from navarchos.operator.systems import ROLLOUTS
 from navarchos.stopping import StopToken
 from navarchos.testing.controlplane import ControlPlane
 from navarchos.testing.controlplane.credentials import Authority, write_private
@@ -228,6 +231,52 @@ def test_a_manager_waits_for_missing_definitions(
         for manager in managers:
             if manager.is_started:
                 manager.stop()
+
+
+@pytest.mark.rule("NP-50")
+def test_a_system_waits_for_its_permissions_alone(
+    request: pytest.FixtureRequest,
+    changing: Target,
+    kubectl: Kubectl,
+    guard: Guard,
+    tmp_path: Path,
+) -> None:
+    """The kinds of a second system are installed; the shipped roles are for rollouts only."""
+    cluster_role, *_ = roles((ROLLOUTS, tides.TIDES))
+    files = {"definition": tides.DEFINITION, "cluster_role": cluster_role}
+    paths = {name: tmp_path / f"{name}.yaml" for name in files}
+    for name, found in files.items():
+        paths[name].write_text(to_yaml([found]), encoding="utf-8")
+    account = tmp_path / "account"
+    changing.write_account_kubeconfig(account, "kube-system", "navarchos")
+    kubectl("create", "-f", str(paths["definition"]))
+    kubectl("wait", "--for=condition=Established", "-f", str(paths["definition"]))
+    program = ("-c", tides.PROGRAM)
+    manager = ManagerProcess(guard, "tidal", account, "--controllers=*", program=program)
+    changing.client.resource(tides.TIDE_RESOURCE).create({"metadata": {"name": "spring"}})
+    try:
+        manager.launch()
+        wait_for("the other system", lambda: manager.is_ready(without="tides"))
+        assert manager.readiness("tides").startswith(
+            "the manager may not list and watch tides.tides.example.org: tides.tides.example.org "
+            'is forbidden: User "system:serviceaccount:kube-system:navarchos" cannot list'
+        )
+        assert not manager.is_ready()
+        with run_case(request.node, changing, guard, account) as case:
+            node, _ = case.add_nodes(2)
+            case.add(manifests.deployment(case.name, "web", 2, ends_in="0.5s"))
+            case.roll(nodeSelectors=[], nodeNames=[{"name": node}])
+            case.wait_for_phase("Completed")
+        assert manager.log().count('"permissions_missing"') == 1
+        kubectl("replace", "-f", str(paths["cluster_role"]))
+        wait_for("the system to start", manager.is_ready)
+        seen = partial(kubectl, "get", "tides", "-l", "seen=yes", "-o", "name")
+        wait_for("its controller", lambda: "spring" in seen())
+        assert manager.stop() == 0
+    finally:
+        if manager.is_started:
+            manager.stop()
+        kubectl("delete", "-f", str(paths["definition"]))
 
 
 @pytest.mark.usefixtures("kubectl")

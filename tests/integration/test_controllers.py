@@ -15,10 +15,10 @@ from tests.cases.tides import DEFINITION, PROGRAM, TIDE_RESOURCE, TIDES
 from tests.cases.waiting import wait_for
 
 from navarchos.cli.sandbox import runner
-from navarchos.client import Client, ClientConfig
+from navarchos.client import Client, ClientConfig, Resource
 from navarchos.operator.api.v1alpha1 import NODE_ROLLOUTS
 from navarchos.operator.api.v1alpha1.definitions import manifests as definitions
-from navarchos.operator.deployment.manifests import manager_rbac
+from navarchos.operator.deployment.manifests import manager_rbac, manifests, roles
 from navarchos.operator.systems import ROLLOUTS, System
 from navarchos.testing.apiserver import ApiServer
 from navarchos.testing.definitions import install_definitions
@@ -27,6 +27,10 @@ LIMIT = 60.0
 
 OPERATOR: Final = "navarchos.operator"
 ROOT = Path(__file__).parents[2]
+
+CLUSTER_ROLES: Final[Resource[dict[str, Any]]] = Resource(
+    "rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", namespaced=False, type=dict
+)
 
 
 class Process:
@@ -102,10 +106,10 @@ def client(server: ApiServer) -> Iterator[Client]:
 @pytest.fixture
 def start(server: ApiServer, tmp_path: Path) -> Iterator[Callable[..., Process]]:
     """Start a manager; it is killed if it still runs at the end."""
-    kubeconfig, started = tmp_path / "kubeconfig", list[Process]()
-    server.write_kubeconfig(kubeconfig)
+    administrator, started = tmp_path / "kubeconfig", list[Process]()
+    server.write_kubeconfig(administrator)
 
-    def start(*flags: str) -> Process:
+    def start(*flags: str, kubeconfig: Path = administrator) -> Process:
         started.append(Process(kubeconfig, *flags))
         return started[-1]
 
@@ -218,6 +222,43 @@ def test_a_system_without_its_definitions_does_not_stop_the_others(
     assert requests(server) - granted(ROLLOUTS, TIDES) == set()
     names = [line["event"] for line in process.events()]
     assert names.count("kinds_missing") == 1
+
+
+@pytest.fixture
+def strict() -> Iterator[ApiServer]:
+    """A server that checks permissions, with the shipped roles of rollouts only."""
+    with ApiServer(crds=definitions(), rbac=True) as server:
+        server.install({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}})
+        server.install(*manifests((ROLLOUTS,)))
+        yield server
+
+
+@pytest.mark.rule("NP-50")
+def test_a_system_without_its_permissions_does_not_stop_the_others(
+    strict: ApiServer, tmp_path: Path, start: Callable[..., Process]
+) -> None:
+    account = tmp_path / "account"
+    account.write_text(json.dumps(strict.service_account_kubeconfig("kube-system", "navarchos")))
+    with strict.client(user_agent="person") as client:
+        install_definitions(client, DEFINITION)
+        client.resource(TIDE_RESOURCE).create({"metadata": {"name": "spring"}})
+        process = start("--controllers=*", kubeconfig=account)
+        line = process.wait_for("permissions_missing")
+        assert line["feature"] == "tides"
+        assert 'User "system:serviceaccount:kube-system:navarchos" cannot list' in line["error"]
+        assert line["hint"] == (
+            "grant its permissions: navarchos manifests --controllers=rollouts,tides | "
+            "kubectl apply -f -"
+        )
+        roll(strict, client)
+        assert not tide_is_seen(strict)
+        for role in (each for each in roles((ROLLOUTS, TIDES)) if each["kind"] == "ClusterRole"):
+            client.resource(CLUSTER_ROLES).patch("navarchos", {"rules": role["rules"]})
+        wait_until(strict, lambda: tide_is_seen(strict))
+    process.end()
+    names = [line["event"] for line in process.events()]
+    assert names.count("permissions_missing") == 1
+    assert "feature_started" in names
 
 
 def test_an_unknown_name_is_one_line() -> None:

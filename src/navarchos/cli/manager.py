@@ -11,7 +11,7 @@ import msgspec
 
 from navarchos import logs
 from navarchos._version import __version__
-from navarchos.cli.controllers import controllers_option
+from navarchos.cli.controllers import controllers_option, flags
 from navarchos.cli.errors import CommandError
 from navarchos.cli.options import ADDRESS, DURATION, GO_BOOL
 from navarchos.client import Client, ClientSettings
@@ -194,12 +194,12 @@ def _go_bool(name: str, *, default: bool, about: str, hidden: bool = False) -> C
 @click.option("--v", "-v", "verbosity", type=int, default=0, hidden=True)
 @_go_bool("--logtostderr", default=True, about="", hidden=True)
 @click.version_option(__version__, message="navarchos %(version)s")
-def manager(**flags: Any) -> None:
+def manager(**given: Any) -> None:
     """Run the controllers of rollouts, replacements and drains, or those of --controllers.
 
     The flags published in 2019 keep their meaning.
     """
-    settings = ManagerSettings(**flags)
+    settings = ManagerSettings(**given)
     debug = settings.verbosity > 0
     logs.configure(level="debug" if debug else settings.log_level, style=settings.log_format)
     # The client and the manager share one registry, so that /metrics also has the requests.
@@ -233,7 +233,13 @@ def _manager_options(settings: ManagerSettings, client: Client) -> ManagerOption
         kinds=cached_kinds(settings.systems),
         leader_election=_leader_election(settings, client) if settings.leader_election else None,
         missing_kinds_hint="install the CustomResourceDefinitions: kubectl create -f config/crds",
+        missing_permissions_hint=f"grant its permissions: {_manifests(settings)} | "
+        "kubectl apply -f -",
     )
+
+
+def _manifests(settings: ManagerSettings) -> str:
+    return " ".join(["navarchos manifests", *flags(each.name for each in settings.systems)])
 
 
 def _leader_election(settings: ManagerSettings, client: Client) -> LeaderElectionOptions:

@@ -149,7 +149,7 @@ def add_systems(
 def add_features(
     manager: Manager, operator: setup.OperatorParts, systems: Sequence[System]
 ) -> None:
-    """Add the systems as features of the manager, each waiting for its own kinds."""
+    """Add the systems as features of the manager, each waiting for its kinds and permissions."""
     for system in systems:
         if system.add is not None:
             folder = f"config/crds/{system.name}"
@@ -158,7 +158,20 @@ def add_features(
                 system.kinds,
                 partial(_add, system.add, operator),
                 hint=f"install the CustomResourceDefinitions: kubectl create -f {folder}",
+                reads=_reads(system),
             )
+
+
+def _reads(system: System) -> dict[str, list[Resource[Any]]]:
+    """Return the kinds that a system watches, by namespace; without those of single objects."""
+    return {
+        namespace: [
+            rule.resource
+            for rule in rules
+            if "watch" in rule.verbs and not rule.names and not rule.subresource
+        ]
+        for namespace, rules in system.rbac.items()
+    }
 
 
 def _add(add: Callable[[setup.OperatorParts], None], operator: setup.OperatorParts) -> None:

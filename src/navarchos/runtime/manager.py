@@ -1,10 +1,11 @@
 """The manager: starts and stops caches, controllers, election, probes and metrics in order."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, nullcontext, suppress
 from contextvars import ContextVar
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Final, TypeVar
 
 from prometheus_client.registry import CollectorRegistry
@@ -26,7 +27,7 @@ from navarchos.runtime.groups import GracePeriodExceeded, Runnable, RunnableGrou
 from navarchos.runtime.httpserver import Route, ServerCertificate
 from navarchos.runtime.options import ManagerOptions
 from navarchos.runtime.signals import SignalHandling
-from navarchos.runtime.startup import Feature, catch_up, wait_for_kinds
+from navarchos.runtime.startup import Feature, Needs, catch_up, wait_for_kinds
 from navarchos.runtime.token_reviewer import TokenReviewer
 from navarchos.stopping import StopToken
 
@@ -63,7 +64,7 @@ class Manager:
     first failure stops the manager and is raised by `run`; a lost lease raises `LeaseLost` at
     once, without a grace period, and the process should exit; if the server does not serve a
     kind yet, the manager waits, logs one warning, and fails `/readyz` (CT-18). A feature
-    (`add_feature`) waits for its own kinds, and the rest of the manager does not.
+    (`add_feature`) waits for its own kinds and permissions, and the rest of the manager does not.
 
     Lifecycle: add runnables, then `run` once. Threads: `add` is safe from any thread.
 
@@ -245,15 +246,21 @@ class Manager:
         self.add(controller, needs_leader=options.needs_leader_election, name=controller.name)
 
     def add_feature(
-        self, name: str, kinds: Sequence[Resource[Any]], add: Callable[[], None], *, hint: str = ""
+        self,
+        name: str,
+        kinds: Sequence[Resource[Any]],
+        add: Callable[[], None],
+        *,
+        hint: str = "",
+        reads: Mapping[str, Sequence[Resource[Any]]] = MappingProxyType({}),
     ) -> None:
-        """Add a part that starts when the server serves its kinds (MG-21).
+        """Add a part that starts when it has its kinds and permissions (MG-21).
 
-        If the server serves the kinds when the manager starts, `add` is called before the caches
-        are filled. Otherwise the manager starts without the feature, logs one warning, and fails
-        the check `name` of `/readyz` until it has called `add`, which may be much later, on
-        another thread. What `add` adds then starts when the caches are current. An error of
-        `add` stops the manager.
+        If the server serves the kinds when the manager starts, and lets it read them, `add` is
+        called before the caches are filled. Otherwise the manager starts without the feature,
+        logs one warning, and fails the check `name` of `/readyz` until it has called `add`,
+        which may be much later, on another thread. What `add` adds then starts when the caches
+        are current. An error of `add` stops the manager.
 
         Args:
             name: The name of the feature, and of its check.
@@ -261,13 +268,16 @@ class Manager:
             add: Adds informers, controllers and other runnables to this manager.
             hint: What to do while kinds are missing, for the log; by default
                 `ManagerOptions.missing_kinds_hint`.
+            reads: The kinds that informers of the feature read, by namespace; the key "" means
+                all namespaces. Each is listed and watched once to learn whether that is allowed.
 
         Raises:
             AlreadyStarted: The manager runs already.
             ConfigError: Another check of `/readyz` has this name.
         """
-        hint = hint or self.options.missing_kinds_hint
-        feature = Feature(name, kinds, add, hint, self.instruments)
+        options = self.options
+        hints = hint or options.missing_kinds_hint, options.missing_permissions_hint
+        feature = Feature(name, Needs(tuple(kinds), reads, *hints), add, self.instruments)
         self.probes.readyz.add(name, feature.check)
         with self._state_lock:
             self._features.append(feature)
@@ -365,12 +375,12 @@ class Manager:
         self._begin_leading()
 
     def _add_served_features(self) -> list[Feature]:
-        """Add the features whose kinds are served, and let a thread wait for each other one."""
+        """Add the features that can start, and let a thread wait for each other one."""
         with self._state_lock:
             features = list(self._features)
         served = []
         for feature in features:
-            if feature.is_served(self._unfenced, self._stop):
+            if feature.can_start(self._unfenced, self._stop):
                 with self._adding_lock:
                     feature.add()
                 served.append(feature)

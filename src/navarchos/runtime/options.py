@@ -159,6 +159,7 @@ class ManagerOptions:
         controllers: Settings of controllers whose builders have no options.
         component: The name of this program in events.
         missing_kinds_hint: What to do when the server does not know a kind; for the log.
+        missing_permissions_hint: What to do when a feature may not read its kinds; for the log.
     """
 
     metrics_address: str = "0"
@@ -176,6 +177,7 @@ class ManagerOptions:
     controllers: ControllerOptions = ControllerOptions()
     component: str = "navarchos"
     missing_kinds_hint: str = "install their CustomResourceDefinitions"
+    missing_permissions_hint: str = "grant the permissions of this feature"
 
     def controllers_with(self, *, workers: int) -> ControllerOptions:
         """Return the settings of controllers with another number of workers."""

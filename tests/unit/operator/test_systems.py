@@ -168,7 +168,10 @@ def test_admission_runs_again_when_a_system_was_added() -> None:
     class Manager:
         """Adds a feature when the test says so."""
 
-        def add_feature(self, name: str, kinds: object, add: Any, *, hint: str) -> None:
+        def add_feature(
+            self, name: str, kinds: object, add: Any, *, hint: str, reads: object
+        ) -> None:
+            assert reads == {"": [TIDE_RESOURCE], "harbour": []}, "what its informers read"
             woken.append(f"{name}: {hint}")
             add()
 

@@ -1,18 +1,19 @@
 """Features: parts of a manager that wait for their own kinds."""
 
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import structlog
 from tests.unit.runtime.conftest import PARTS, THINGS, FakeClient, Feed, Script, make_thing
 from tests.unit.runtime.test_manager import Call, World
 
-from navarchos.client import ServerError
+from navarchos.client import Forbidden, NotFound, ServerError
 from navarchos.client.status import Status
 from navarchos.errors import AlreadyStarted, ConfigError
 from navarchos.runtime import Builder, ControllerOptions, Manager
 from navarchos.testing import FakeClock
 
+REFUSED = Forbidden(Status(code=403, reason="Forbidden", message="cannot list parts"))
 DOWN = ServerError(Status(code=500, reason="InternalError", message="down"))
 MISSING = b"the server does not serve parts.example.org\n"
 
@@ -30,7 +31,8 @@ def with_feature(world: World) -> tuple[Manager, Script]:
     def add() -> None:
         Builder(manager, "parts").for_(PARTS).build(script)
 
-    manager.add_feature("parts", [PARTS], add, hint="kubectl create -f parts")
+    reads = {"": [PARTS]}
+    manager.add_feature("parts", [PARTS], add, hint="kubectl create -f parts", reads=reads)
     world.client.source(PARTS).put(make_thing("a"))
     return manager, script
 
@@ -153,6 +155,70 @@ def test_kinds_that_cannot_be_listed_do_not_count_as_missing(world: World) -> No
     world.client.discovery_fails = None
     world.advance(5)
     assert world.diary.lines == ["feature", "other runs"]
+    assert running.end() is None
+
+
+@pytest.mark.rule("MG-21")
+@pytest.mark.rule("NP-50")
+@pytest.mark.parametrize("verb", ["list", "watch"])
+def test_a_feature_without_its_permissions_does_not_stop_the_others(
+    world: World, verb: Literal["list", "watch"]
+) -> None:
+    """An informer that may not read its kind would never be filled."""
+    manager, script = with_feature(world)
+    manager.add(world.diary.task("other"))
+    source = world.client.source(PARTS)
+    source.fail(verb, *[REFUSED] * 5)
+    with structlog.testing.capture_logs() as logs:
+        running = world.start(manager)
+        assert world.diary.lines == ["other runs"]
+        assert manager.elected.wait(20)
+        for _ in range(2):
+            world.advance(5)
+    (line,) = [line for line in logs if line["event"] == "permissions_missing"]
+    assert line["error"] == (
+        "the manager may not list and watch parts.example.org: cannot list parts"
+    )
+    assert line["feature"] == "parts"
+    assert line["hint"] == "grant the permissions of this feature"
+    assert manager.probes.route("/readyz/parts", {}).body == f"{line['error']}\n".encode()
+    assert is_ready(manager, "caches")
+    assert not is_ready(manager)
+    assert gauge(manager) == 0
+    assert script.calls == []
+    for _ in range(2):
+        world.advance(5)
+    assert names(script) == ["a"], "it starts when the permission is granted"
+    assert is_ready(manager)
+    assert gauge(manager) == 1
+    assert all(stream.is_closed for stream in source.streams[:-1]), "a trial is left open"
+    assert running.end() is None
+
+
+@pytest.mark.rule("MG-21")
+def test_permissions_that_cannot_be_checked_do_not_count_as_missing(world: World) -> None:
+    """Objects of these kinds may exist, and other controllers may have to respect them."""
+    manager, script = with_feature(world)
+    manager.add(world.diary.task("other"))
+    world.client.source(PARTS).fail("list", *[DOWN] * 2)
+    with structlog.testing.capture_logs() as logs:
+        running = world.start(manager)
+        world.advance(5)
+        assert world.diary.lines == []
+        assert b"cannot be checked: " in manager.probes.route("/readyz/parts", {}).body
+        world.advance(5)
+    assert [line["event"] for line in logs].count("permissions_unknown") == 1
+    assert world.diary.lines == ["other runs"]
+    assert names(script) == ["a"]
+    assert running.end() is None
+
+
+def test_a_kind_of_others_that_is_not_served_is_no_missing_permission(world: World) -> None:
+    gone = NotFound(Status(code=404, reason="NotFound", message="not served"))
+    manager, _ = with_feature(world)
+    world.client.source(PARTS).fail("list", gone)
+    running = world.start(manager)
+    assert is_ready(manager)
     assert running.end() is None
 
 
