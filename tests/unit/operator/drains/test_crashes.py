@@ -3,11 +3,12 @@
 from collections.abc import Iterator
 
 import pytest
-from tests.unit.operator.drains.conftest import GROUP, World
+from tests.unit.operator.drains.conftest import GROUP, Process, World
 
 from navarchos.client import Client, ClientConfig, HttpRequest
 from navarchos.client.http.pool import PooledTransport
 from navarchos.client.transport import Response
+from navarchos.meta import format_time
 
 
 class Killed(BaseException):
@@ -103,39 +104,131 @@ def test_a_deleted_drain_uncordons_its_node_after_a_kill_at_any_write(
     assert world.terminating() == []
 
 
+EXCLUDE = "node.kubernetes.io/exclude-from-external-load-balancers"
+KEY, STAMP = "node-detacher.variant.run/detached", "node-detacher.variant.run/detachment-timestamp"
+BEFORE = {EXCLUDE: "false"}
+WRITES = 12
+"""The writes of a drain with all of `prepare`, and of its end."""
+RECONCILES = 13
+"""The reconciles of such a drain."""
+
+
+def prepare(world: World) -> None:
+    """Make a node that had a mark before, a pod, a pod with a hook, and a drain that prepares."""
+    world.node()
+    world.patch("/api/v1/nodes/n1", {"metadata": {"labels": BEFORE}})
+    world.pod("a")
+    world.pod("proxy", metadata={"annotations": {"navarchos.pusher.com/drain-hook": "ingress"}})
+    world.drain(
+        prepare={
+            "excludeFromExternalLoadBalancers": True,
+            "annotateNode": {"key": KEY},
+            "waitForTimestamp": {"key": STAMP, "gracePeriodSeconds": 1},
+            "settleSeconds": 1,
+            "hooks": ["f5"],
+        }
+    )
+
+
+def others_act(world: World) -> None:
+    """Play the kubelet, the detacher and the owners of the hooks."""
+    world.kubelet()
+    annotations = world.node_now["metadata"].get("annotations") or {}
+    if KEY in annotations and STAMP not in annotations:
+        stamp = {STAMP: format_time(world.clock.now())}
+        world.patch("/api/v1/nodes/n1", {"metadata": {"annotations": stamp}})
+    if world.phase() == "Preparing":
+        for hook in ("f5", "ingress"):
+            world.answer(hook, "Done")
+    if world.phase() == "Draining" and "proxy" in world.pods():
+        world.end("proxy")
+
+
+def drained(world: World) -> None:
+    """Assert that the drain has ended well and that the node has its marks."""
+    status = world.status()
+    assert (status["phase"], status["reason"]) == ("Completed", "NodeDrained")
+    assert status["evictedPods"] == ["default/a", "default/proxy"]
+    assert world.condition("Prepared") == ("True", "Prepared")
+    assert world.node_now["metadata"]["labels"] == {EXCLUDE: "true"}
+    assert KEY in world.node_now["metadata"]["annotations"]
+
+
+def given_back(world: World) -> None:
+    """Assert that the drain is gone and that the node is as it was before."""
+    assert world.server.list("nodedrains", group=GROUP) == []
+    assert world.node_now["metadata"]["labels"] == BEFORE
+    assert not set(world.node_now["metadata"].get("annotations") or {}) - {STAMP}
+    assert not world.is_cordoned()
+
+
 @pytest.mark.rule("IG-74")
-@pytest.mark.parametrize("writes", range(1, 15))
+@pytest.mark.parametrize("writes", range(1, WRITES + 2))
 def test_marks_are_given_back_after_a_kill_at_any_write(
     world: World, crashing_client: Client, writes: int
 ) -> None:
-    exclude = "node.kubernetes.io/exclude-from-external-load-balancers"
-    world.node()
-    labels = {exclude: "false"}
-    world.patch("/api/v1/nodes/n1", {"metadata": {"labels": labels}})
-    world.pod("a")
-    marks = {"excludeFromExternalLoadBalancers": True, "annotateNode": {"key": "example.com/out"}}
-    world.drain(prepare={**marks, "hooks": ["f5"]})
-    world.answer("f5", "Done")
-    process = world.process(crashing_client)
+    prepare(world)
+    process, is_killed = world.process(crashing_client), False
     try:
-        process.run(world.is_over, meanwhile=world.kubelet)
+        process.run(world.is_over, meanwhile=lambda: others_act(world))
         world.delete_drain()
         process.step()
     except Killed:
-        pass
+        is_killed = True
     finally:
         process.close()
+    assert is_killed is (writes <= WRITES), "every write is followed by a kill"
     world.clock.passed += 3
     if world.server.list("nodedrains", group=GROUP):
         successor = world.process()
         if not world.get()["metadata"].get("deletionTimestamp"):
-            successor.run(world.is_over, meanwhile=world.kubelet)
-            assert world.status()["reason"] == "NodeDrained"
-            assert world.condition("Prepared") == ("True", "Prepared")
-            assert world.node_now["metadata"]["labels"] == {exclude: "true"}
+            successor.run(world.is_over, meanwhile=lambda: others_act(world))
+            drained(world)
             world.delete_drain()
         successor.step()
-    assert world.server.list("nodedrains", group=GROUP) == []
-    assert world.node_now["metadata"]["labels"] == labels
-    assert not world.node_now["metadata"].get("annotations")
-    assert not world.is_cordoned()
+    given_back(world)
+
+
+@pytest.mark.rule("IG-74")
+@pytest.mark.parametrize("reconciles", range(RECONCILES + 1))
+def test_a_drain_that_is_deleted_after_any_reconcile_gives_its_node_back(
+    world: World, process: Process, reconciles: int
+) -> None:
+    prepare(world)
+    advance(world, process, reconciles)
+    terminating, evictions = world.terminating(), world.evictions
+    world.delete_drain()
+    process.step()
+    given_back(world)
+    assert (world.terminating(), world.evictions) == (terminating, evictions)
+
+
+@pytest.mark.rule("IG-73")
+@pytest.mark.parametrize("reconciles", range(RECONCILES + 1))
+def test_a_drain_that_is_paused_after_any_reconcile_waits_and_then_continues(
+    world: World, process: Process, reconciles: int
+) -> None:
+    prepare(world)
+    advance(world, process, reconciles)
+    assert world.is_over() is (reconciles == RECONCILES)
+    world.edit(paused=True)
+    before = (world.terminating(), world.evictions, world.node_now["metadata"]["labels"])
+    for seconds in (2, 1000, 1000):  # the status is written once a second
+        process.step()
+        world.clock.passed += seconds
+    process.step()
+    assert (
+        world.terminating(), world.evictions, world.node_now["metadata"]["labels"],
+    ) == before  # fmt: skip
+    assert world.is_over() is (world.pods() == []), "an empty node needs no further action"
+    world.edit(paused=False)
+    process.run(world.is_over, meanwhile=lambda: others_act(world))
+    drained(world)
+
+
+def advance(world: World, process: Process, reconciles: int) -> None:
+    """Reconcile so many times, moving time as each result asks."""
+    for _ in range(reconciles):
+        result = process.reconcile_once()
+        others_act(world)
+        world.clock.passed += min(result.requeue_after or 1.0, 1.0) + 0.01
