@@ -1,11 +1,22 @@
 """Nodes that are taken out of service before their cordon, and drains without evictions."""
 
+import os
+import re
+import signal
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
 
 import pytest
 from tests.cases import manifests
 from tests.cases.case import Case
+from tests.cases.target import CONFIG
 from tests.cases.waiting import wait_for
+from tests.integration.conftest import CommandLine
 
 from navarchos.client import ApiError
 from navarchos.meta import format_time
@@ -94,16 +105,238 @@ def test_a_node_that_is_not_prepared_in_time_is_given_back(case: Case) -> None:
     assert case.checker.evictions(case.name) == 0
 
 
-@pytest.mark.rule("NP-12")
-def test_a_rollout_that_is_deleted_while_it_prepares_gives_the_node_back(case: Case) -> None:
-    (node,) = case.add_nodes(1)
-    case.add(manifests.deployment(case.name, "web", 1))
+# Each field, alone
+
+HOOK, DETACHING = "navarchos.pusher.com/drain-hook", "node-detacher.variant.run/detaching"
+OLD: Final = "2020-01-02T03:04:05+01:00"
+DETACH: Final = {
+    "annotateNode": {"key": KEY, "value": "true"},
+    "waitForTimestamp": {"key": STAMP, "gracePeriodSeconds": 1},
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """What a drain is told to prepare, and what happens then.
+
+    Attributes:
+        prepare: The fields.
+        before: The annotations that the node has before.
+        excluded: The value of the label that the node has before.
+        hook: The hook of a pod on the node.
+        waits: A part of what the condition says until `release`; empty: nothing is waited for.
+        release: Ends the wait, for a node and its drain.
+    """
+
+    prepare: dict[str, Any]
+    before: dict[str, str] = field(default_factory=dict)
+    excluded: str | None = None
+    hook: str = ""
+    waits: str = ""
+    release: Callable[[Case, str, str], object] = lambda _case, _node, _drain: None
+
+
+def stamp(case: Case, node: str, _drain: str = "") -> None:
+    annotations = {STAMP: format_time(datetime.now(UTC))}
+    case.target.patch("Node", node, {"metadata": {"annotations": annotations}})
+
+
+def answer_f5(case: Case, _node: str, drain: str) -> None:
+    answer(case, drain, "f5", "Done")
+
+
+def remove_proxy(case: Case, node: str, drain: str) -> None:
+    """Do what the controller of a pod with a hook does."""
+    answer(case, drain, "ingress", "Done")
+    case.wait_for_phase("Draining", "NodeDrain", drain)
+    case.target.of("Pod").delete(f"proxy-{node}", case.name)
+
+
+ROWS: Final = {
+    "label": Row({"excludeFromExternalLoadBalancers": True}, excluded="false"),
+    "annotation": Row({"annotateNode": DETACH["annotateNode"]}, before={KEY: "by hand"}),
+    "time": Row(DETACH, before={STAMP: OLD}, waits="has no new time", release=stamp),
+    "text": Row(DETACH, before={STAMP: "soon"}, waits="is not a time", release=stamp),
+    "detaching": Row(DETACH, before={STAMP: OLD, DETACHING: "true"}),
+    "settle": Row({**MARKS, "settleSeconds": 3}, waits="settleSeconds end at"),
+    "hook": Row({"hooks": ["f5"]}, waits="hook f5: has not answered", release=answer_f5),
+    "pod": Row({}, hook="ingress", waits="hook ingress of ", release=remove_proxy),
+    "proceed": Row({"hooks": ["f5"], "timeoutSeconds": 1, "onTimeout": "Proceed"}),
+}
+
+
+def drain_by(case: Case, node: str, row: Row) -> str:
+    """Make what the row has before, and drain the node."""
+    metadata = {"annotations": row.before, "labels": {EXCLUDE: row.excluded}}
+    case.target.patch("Node", node, {"metadata": metadata})
+    if row.hook:
+        add_proxy(case, node, row.hook)
+    drain = f"drain-{node}"
+    case.create(manifests.drain(drain, node, prepare=row.prepare))
+    return drain
+
+
+def add_proxy(case: Case, node: str, hook: str) -> None:
+    """Add a pod with a hook to a node."""
+    proxy = manifests.pod(case.name, f"proxy-{node}", node)
+    proxy["metadata"]["annotations"] = {**proxy["metadata"]["annotations"], HOOK: hook}
+    case.add(proxy)
+
+
+@pytest.mark.rule("IG-24")
+@pytest.mark.rule("IG-70")
+@pytest.mark.rule("IG-72")
+def test_each_field_prepares_a_node(case: Case) -> None:
+    case.checker.in_flight = None
+    nodes = dict(zip(ROWS, case.add_nodes(len(ROWS)), strict=True))
     case.manager()
-    case.roll(drain={"prepare": {**MARKS, "hooks": ["f5"]}})
-    case.wait_for_phase("Preparing", "NodeDrain", case.replacement(node))
-    case.delete("NodeRollout")
-    wait_for("the marks to be gone", lambda: marks(case, node) == (False, False, False))
-    assert not case.is_cordoned(node)
+    drains = {name: drain_by(case, nodes[name], row) for name, row in ROWS.items()}
+    for name, row in ROWS.items():
+        if row.waits:
+            wait_for(f"row {name}", lambda: row.waits in _said(case, drains[name]))  # noqa: B023 - at once
+            assert name == "settle" or not case.is_cordoned(nodes[name]), name
+        row.release(case, nodes[name], drains[name])
+    for name, drain in drains.items():
+        case.wait_for_phase("Completed", "NodeDrain", drain)
+        assert case.is_cordoned(nodes[name]), name
+        reason = "PreparationSkipped" if name == "proceed" else "Prepared"
+        assert case.condition("Prepared", "NodeDrain", drain)["reason"] == reason, name
+        metadata = case.node(nodes[name])["metadata"]
+        marks = ROWS[name].prepare
+        is_excluded = "excludeFromExternalLoadBalancers" in marks
+        assert metadata["labels"].get(EXCLUDE) == ("true" if is_excluded else None), name
+        assert metadata.get("annotations", {}).get(KEY) == (
+            "true" if "annotateNode" in marks else None
+        ), name
+    _settled(case, drains["settle"], nodes["settle"], 3)
+    wait_for("the event", lambda: case.events(drains["text"]).get("TimestampUnreadable"))
+    for name, drain in drains.items():
+        case.target.of("NodeDrain").delete(drain)
+        wait_for("the drain to be gone", lambda: not case.target.find("NodeDrain", drain))  # noqa: B023 - at once
+        metadata = case.node(nodes[name])["metadata"]
+        assert metadata["labels"].get(EXCLUDE) == ROWS[name].excluded, name
+        assert metadata.get("annotations", {}).get(KEY) == ROWS[name].before.get(KEY), name
+        assert RECORD not in metadata.get("annotations", {}), name
+    (told,) = case.events(drains["text"])["TimestampUnreadable"]
+    assert told.get("series") is None, "the text is reported once"
+
+
+def _settled(case: Case, drain: str, node: str, seconds: int) -> None:
+    """Assert that a node was cordoned so long after its marks were set."""
+    record = case.node(node)["metadata"]["annotations"][RECORD]
+    (since,) = set(re.findall(r'"since":"([^"]+)"', record))
+    cordoned = case.condition("NodeCordoned", "NodeDrain", drain)["lastTransitionTime"]
+    took = datetime.fromisoformat(cordoned) - datetime.fromisoformat(since)
+    assert took.total_seconds() >= seconds
+
+
+# A script as a hook
+
+_PAGE: Final = CONFIG.parent / "docs" / "operations.md"
+_SCRIPT: Final = re.compile(r"```sh\n(#!/bin/sh\n# Answer the hook f5.*?)```", re.DOTALL)
+
+
+@contextmanager
+def script(directory: Path, case: Case, kubectl: Path) -> Iterator[None]:
+    """Run the script of the documentation, with a command that writes the names of nodes."""
+    (text,) = _SCRIPT.findall(_PAGE.read_text(encoding="utf-8"))
+    command = directory / "take-out-of-f5"
+    command.write_text(f'#!/bin/sh\necho "$1" >> {directory}/taken\n', encoding="utf-8")
+    command.chmod(0o700)
+    (directory / "kubectl").symlink_to(kubectl)
+    process = subprocess.Popen(
+        ["/bin/sh", "-c", text],
+        env={
+            "PATH": f"{directory}:{os.environ.get('PATH', os.defpath)}",
+            "HOME": str(directory),
+            "KUBECONFIG": str(case.target.kubeconfig),
+        },
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        yield
+        assert process.poll() is None, "the script has ended"
+    finally:
+        os.killpg(process.pid, signal.SIGTERM)
+        process.wait(timeout=10)
+
+
+@pytest.mark.long
+@pytest.mark.rule("IG-71")
+def test_a_script_answers_the_hooks_of_a_rollout(
+    case: Case, kubectl_path: Path, tmp_path: Path
+) -> None:
+    nodes = case.add_nodes(2)
+    case.manager()
+    with script(tmp_path, case, kubectl_path):
+        case.roll(drain={"prepare": {**MARKS, "hooks": ["f5"]}})
+        case.wait_for_phase("Completed")
+    taken = (tmp_path / "taken").read_text(encoding="utf-8").split()
+    assert list(dict.fromkeys(taken)) == nodes, "one after the other, each before its cordon"
+
+
+# How a node is given back, or finishes, in each step
+
+
+@pytest.mark.rule("NP-12")
+@pytest.mark.rule("IG-74")
+@pytest.mark.parametrize("step", ["Preparing", pytest.param("Draining", marks=pytest.mark.long)])
+def test_a_rollout_is_ended_in_each_step_of_its_node(
+    case: Case, navarchos: CommandLine, step: str
+) -> None:
+    case.checker.in_flight = 4
+    ways = ("delete", "abort", "pause", "cancel")
+    nodes = dict(zip(ways, case.add_nodes(len(ways)), strict=True))
+    drains = {way: f"{case.name}-{way}-{node}" for way, node in nodes.items()}
+    for node in nodes.values():
+        add_proxy(case, node, "ingress")
+    case.manager()
+    for way, node in nodes.items():
+        rollout = manifests.rollout(
+            case.name,
+            f"{case.name}-{way}",
+            nodeSelectors=[],
+            nodeNames=[{"name": node}],
+            strategy={"maxConcurrent": 4},
+            drain={"prepare": MARKS},
+        )
+        case.create(rollout)
+    for drain in drains.values():
+        case.wait_for_phase("Preparing", "NodeDrain", drain)
+        if step == "Draining":
+            answer(case, drain, "ingress", "Done")
+        case.wait_for_phase(step, "NodeDrain", drain)
+    rollouts = case.target.of("NodeRollout")
+    rollouts.patch(f"{case.name}-pause", {"spec": {"paused": True}})
+    at = ("--kubeconfig", str(case.target.kubeconfig))
+    assert navarchos.run("cancel", f"{case.name}-cancel", *at).status == 0
+    assert navarchos.run("abort", f"{case.name}-abort", *at).status == 0
+    rollouts.delete(f"{case.name}-delete")
+
+    for way in ("delete", "abort"):
+        gone = drains[way]
+        wait_for(f"{way} to end", lambda: not case.target.find("NodeDrain", gone))  # noqa: B023 - at once
+        assert marks(case, nodes[way]) == (False, False, False)
+        assert not case.is_cordoned(nodes[way])
+    assert len(case.pods()) == len(ways), "pods with a hook are never evicted"
+    paused = drains["pause"]
+    wait_for(
+        "the pause",
+        lambda: case.condition("Paused", "NodeDrain", paused).get("status") == "True",
+    )
+    answer(case, paused, "ingress", "Done")
+    remove_proxy(case, nodes["cancel"], drains["cancel"])
+    case.wait_for_phase("Completed", "NodeReplacement", drains["cancel"])
+    assert case.phase("NodeDrain", paused) == step
+    assert case.is_cordoned(nodes["pause"]) is (step == "Draining")
+    assert marks(case, nodes["pause"]) == (True, True, True)
+    rollouts.patch(f"{case.name}-pause", {"spec": {"paused": False}})
+    remove_proxy(case, nodes["pause"], paused)
+    for way in ("pause", "cancel"):
+        case.wait_for_phase("Completed", name=f"{case.name}-{way}")
+        assert case.is_cordoned(nodes[way])
+        assert marks(case, nodes[way]) == (True, True, True)
     assert case.checker.evictions(case.name) == 0
 
 
