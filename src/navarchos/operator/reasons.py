@@ -149,6 +149,11 @@ class WaitReason(StrEnum):
         return _MESSAGES[self]
 
     @property
+    def is_for_window(self) -> bool:
+        """Whether the nodes wait until a window opens."""
+        return self in {WaitReason.OUTSIDE_WINDOW, WaitReason.DOES_NOT_FIT}
+
+    @property
     def report_delay(self) -> float:
         """Seconds for which the reason is not written to the status.
 
@@ -243,6 +248,7 @@ class EventReason(StrEnum):
     GATE_CLOSED = "GateClosed"
     GATE_OPENED = "GateOpened"
     ROLLOUT_CANCELLED = "RolloutCancelled"
+    WAVE_COMPLETED = "WaveCompleted"
     WAVE_AWAITS_APPROVAL = "WaveAwaitsApproval"
     WAVE_APPROVED = "WaveApproved"
     APPROVAL_REFUSED = "ApprovalRefused"

@@ -51,6 +51,7 @@ from navarchos.operator.replacements.reconciler import ADMISSION, ReplacementRec
 from navarchos.operator.replacements.snapshot import PENDING_PODS, PENDING_SELECTOR, ClusterReader
 from navarchos.operator.replacements.verification import Verifier
 from navarchos.operator.rollouts.events import RolloutEvents
+from navarchos.operator.rollouts.metrics import RolloutMetrics
 from navarchos.operator.rollouts.reconciler import RolloutReconciler
 from navarchos.operator.slots import DRAINS, ROLLOUTS, operator_slots
 from navarchos.parallel import WorkerPool
@@ -288,7 +289,11 @@ class Operator:
             self.actions.register(kind, action)
         write_pool = WorkerPool("write", clock=self.clock)
         self.rollouts = RolloutReconciler(
-            self.clients, RolloutEvents(self.recorder), write_pool, self.clock
+            self.clients,
+            RolloutEvents(self.recorder),
+            write_pool,
+            self.clock,
+            metrics=RolloutMetrics(self.instruments),
         )
         budget_lookup = BudgetLookup(
             self.client.resource(PODS),

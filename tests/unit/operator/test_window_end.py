@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tests.unit.operator.conftest import Operator
 
-from navarchos.operator.api.v1alpha1 import DrainPhase, Step, WaveState
+from navarchos.operator.api.v1alpha1 import NODE_ROLLOUTS, DrainPhase, Step, WaveState
 from navarchos.operator.names import APPROVE_ANNOTATION
 from navarchos.operator.reasons import EventReason
 from navarchos.runtime import Request
@@ -179,6 +179,73 @@ def test_a_rollout_goes_through_its_waves(operator: Operator) -> None:
     assert found.wave is not None
     assert [(one.number, one.by) for one in found.wave.approvals] == [(2, "jane")]
     assert wave(operator) == (3, WaveState.COMPLETED)
+
+
+def value(operator: Operator, name: str, **labels: str) -> float | None:
+    return operator.instruments.registry.get_sample_value(f"navarchos_{name}", labels)
+
+
+@pytest.mark.rule("NP-43")
+@pytest.mark.rule("OP-65")
+def test_gauges_and_events_show_the_waves(operator: Operator) -> None:
+    begin_waves(operator)
+    assert value(operator, "rollout_waves", wave="1", state="InProgress") == 1
+    finish(operator, "a")
+    assert value(operator, "rollout_waves", wave="1", state="InProgress") is None
+    assert value(operator, "rollout_waves", wave="1", state="Soaking") == 1
+    assert "WaveCompleted" not in reasons(operator)
+    operator.clock.advance(60)
+    operator.settle()
+    assert reasons(operator).count("WaveCompleted") == 1
+    finish(operator, "b")
+    assert value(operator, "rollout_waves", wave="2", state="AwaitingApproval") == 1
+    awaiting = "wave_awaiting_approval_since_timestamp_seconds"
+    assert value(operator, awaiting) == operator.clock.now().timestamp()
+    operator.clock.advance(3600)
+    operator.settle()
+    assert value(operator, awaiting) == operator.clock.now().timestamp() - 3600, (
+        "it says since when"
+    )
+    annotate(operator, '{"wave":2,"by":"jane"}')
+    operator.settle_in_time()
+    assert value(operator, awaiting) == 0
+    finish(operator, "c")
+    assert value(operator, "rollout_waves", wave="3", state="Completed") is None, "it has ended"
+    found = [e.message for e in operator.recorder.events if e.reason == "WaveCompleted"]
+    assert found == [
+        "wave 1 of 3 is over; up to 2 nodes may start",
+        "wave 2 of 3 is over; up to 3 nodes may start",
+        "wave 3 of 3 is over, and no wave holds nodes back any more",
+    ]
+
+
+@pytest.mark.rule("NP-43")
+def test_a_deleted_rollout_has_no_wave_in_the_gauges(operator: Operator) -> None:
+    begin_waves(operator)
+    operator.client.resource(NODE_ROLLOUTS).delete("roll")
+    operator.see()
+    operator.rollouts.reconcile(Request("", "roll"))
+    assert value(operator, "rollout_waves", wave="1", state="InProgress") is None
+
+
+@pytest.mark.rule("NP-41")
+@pytest.mark.rule("OP-65")
+def test_gauges_show_rollouts_outside_their_windows(operator: Operator) -> None:
+    begin(operator)
+    opens = operator.clock.now() + timedelta(days=7)
+    assert value(operator, "rollouts_outside_window") == 0
+    assert value(operator, "next_window_timestamp_seconds") == 0
+    operator.finish("roll-a")
+    operator.clock.advance(600)
+    operator.settle()
+    assert value(operator, "rollouts_outside_window") == 1
+    assert value(operator, "next_window_timestamp_seconds") == opens.timestamp()
+    left = (opens - operator.clock.now()).total_seconds()
+    assert operator.recheck_after == left, "an idle window wakes no controller"
+    operator.clock.advance(left)
+    operator.settle()
+    assert value(operator, "rollouts_outside_window") == 0
+    assert value(operator, "next_window_timestamp_seconds") == 0
 
 
 @pytest.mark.rule("NP-43")

@@ -58,6 +58,9 @@ class Decisions:
     """Messages of some of `waiting`, by name. The others have the message of their reason."""
     recheck_after: float | None = None
     """Seconds until time alone changes a decision; `None` if it never does."""
+    openings: tuple[datetime, ...] = ()
+    """When the windows open for which nodes wait: one for each rollout, and for each replacement
+    without a rollout."""
     at_gates: tuple[str, ...] = ()
     """The uids of rollouts of which a node could start but for a gate."""
     tie_candidates: tuple[str, ...] = ()
@@ -407,6 +410,7 @@ class _Admitter:
         self._tie_candidates: dict[str, None] = {}
         self._blocked_rollouts: set[str] = set()
         self._recheck: list[datetime] = list(waits.recheck)
+        self._openings: list[datetime] = []
         self._new_nodes = dict(waits.new_nodes)
         self._full_waves: set[str] = set()
         self._start: list[str] = []
@@ -429,6 +433,8 @@ class _Admitter:
         self._waiting[name], self._details[name] = wait.reason, wait.message
         if wait.until is not None:
             self._recheck.append(wait.until)
+            if wait.reason.is_for_window:
+                self._openings.append(wait.until)
 
     def run(self, candidates: Sequence[api.NodeReplacement], stalled: StalledNodes) -> Decisions:
         """Decide on each candidate, in order."""
@@ -449,6 +455,7 @@ class _Admitter:
             recheck_after=None
             if soonest is None
             else max((soonest - self._now).total_seconds(), 0.0),
+            openings=tuple(self._openings),
             at_gates=tuple(self._at_gates),
             tie_candidates=tuple(self._tie_candidates),
             busy_nodes=tuple(sorted(self._in_flight)) if self._tie_candidates else (),

@@ -144,6 +144,7 @@ class AdmissionLoop:
         if prepared.holds:
             snapshot = replace(snapshot, holds=prepared.holds)
         decisions = admit_with_budgets(snapshot, self._clock.now(), self._inputs.budgets)
+        self._metrics.publish_windows(decisions.openings)
         if self._inputs.gates is not None:
             self._inputs.gates.want_alerts(decisions.at_gates)
         by_name = {replacement.metadata.name: replacement for replacement in snapshot.replacements}

@@ -1,6 +1,8 @@
 """Gauges of nodes, replacements and rollouts by step, phase and state (OP-65)."""
 
 from collections import Counter
+from collections.abc import Collection
+from datetime import datetime
 from typing import Final
 
 from navarchos.instrument import Instruments
@@ -48,6 +50,14 @@ class ReplacementMetrics:
         self._gates = instruments.gauge(
             "navarchos_gates", "Gates of unfinished rollouts, by state.", ["state"]
         )
+        self._outside = instruments.gauge(
+            "navarchos_rollouts_outside_window",
+            "NodeRollouts, and NodeReplacements without one, whose nodes wait for a window.",
+        )
+        self._opening = instruments.gauge(
+            "navarchos_next_window_timestamp_seconds",
+            "Unix time at which the next window opens for which nodes wait; 0 if none.",
+        )
 
     def publish(self, snapshot: ClusterSnapshot) -> None:
         """Set every gauge from a snapshot."""
@@ -69,6 +79,11 @@ class ReplacementMetrics:
         )
         for gate_state in GateState:
             self._gates.labels(gate_state).set(gates[gate_state])
+
+    def publish_windows(self, openings: Collection[datetime]) -> None:
+        """Set the gauges of windows from the openings for which nodes wait (NP-41)."""
+        self._outside.set(len(openings))
+        self._opening.set(min((opening.timestamp() for opening in openings), default=0.0))
 
     def _publish_slots(self, snapshot: ClusterSnapshot) -> None:
         own = {r.spec.node_name for r in snapshot.replacements if r.status.occupies_slot}

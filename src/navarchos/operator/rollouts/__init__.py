@@ -6,6 +6,7 @@ NodeRollout ──> reconciler.py   observe ──> decide ──> act ──> p
                   children.py   the replacements: their manifests, and how they are written
                   status.py     the status, its conditions and reasons, as a pure function
                   events.py     what it records
+                  metrics.py    the gauges of waves
 ```
 """
 

@@ -9,6 +9,7 @@ from navarchos.operator.clients import OperatorClients
 from navarchos.operator.gates import GateMonitor
 from navarchos.operator.reasons import WaitReason
 from navarchos.operator.rollouts.events import RolloutEvents
+from navarchos.operator.rollouts.metrics import RolloutMetrics
 from navarchos.operator.rollouts.reconciler import RolloutReconciler
 from navarchos.parallel import WorkerPool
 from navarchos.runtime import Builder, Channel, Controller, Manager, Request
@@ -34,14 +35,14 @@ def add_to_manager(
     awake = Channel()
     if gates is not None:
         gates.on_change(lambda name: awake.send(Request("", name)))
-    events = RolloutEvents(manager.recorder)
+    events, metrics = RolloutEvents(manager.recorder), RolloutMetrics(manager.instruments)
     return (
         Builder(manager, "rollouts", options=manager.options.controllers_with(workers=_WORKERS))
         .for_(api.NODE_ROLLOUTS)
         .owns(api.NODE_REPLACEMENTS, when=changed(_status_inputs))
         .watches(api.NODE_DRAINS, map=rollout_of, when=changed(_blockers))
         .watches_channel(awake, "gates")
-        .build(RolloutReconciler(clients, events, worker_pool, manager.clock, gates))
+        .build(RolloutReconciler(clients, events, worker_pool, manager.clock, gates, metrics))
     )
 
 

@@ -10,6 +10,7 @@ from navarchos.operator.api.v1alpha1 import (
     NodeRollout,
     RolloutPhase,
     WaveState,
+    WaveStatus,
 )
 from navarchos.operator.reasons import ConditionType, EventReason
 from navarchos.runtime.conditions import find_condition, is_true
@@ -74,6 +75,8 @@ class RolloutEvents:
             wave=now.number,
             state=now.state,
         )
+        if was is not None and (over := _waves_over(was, now)):
+            self._record(after, EventReason.WAVE_COMPLETED, over)
         if now.state is WaveState.AWAITING_APPROVAL:
             message = (
                 f"wave {now.number} of {now.of} needs an approval; "
@@ -116,6 +119,17 @@ class RolloutEvents:
 
     def _record(self, rollout: NodeRollout, reason: EventReason, message: str) -> None:
         self._recorder.record(NODE_ROLLOUTS, rollout, EventType.NORMAL, reason, message)
+
+
+def _waves_over(was: WaveStatus, now: WaveStatus) -> str:
+    """Return which waves have ended, in words; empty if none has."""
+    if now.state is WaveState.COMPLETED:
+        return f"wave {now.number} of {now.of} is over, and no wave holds nodes back any more"
+    if now.number <= was.number or now.of != was.of:
+        return ""  # the waves were edited
+    first, last = was.number, now.number - 1
+    over = f"wave {last} of {now.of} is" if first == last else f"waves {first} to {last} are"
+    return f"{over} over; up to {now.up_to} nodes may start"
 
 
 def _summary(rollout: NodeRollout) -> str:

@@ -8,6 +8,7 @@ from navarchos.client import Propagation
 from navarchos.client.rbac import PolicyRule
 from navarchos.clock import Clock
 from navarchos.errors import ConfigError
+from navarchos.instrument import Instruments
 from navarchos.logs import get_logger
 from navarchos.operator.api import v1alpha1 as api
 from navarchos.operator.clients import OWNER_INDEX, OperatorClients
@@ -15,6 +16,7 @@ from navarchos.operator.gates import GateMonitor, Records
 from navarchos.operator.rollouts import status as statuses
 from navarchos.operator.rollouts.children import ChildReconciler, ChildSync
 from navarchos.operator.rollouts.events import RolloutEvents
+from navarchos.operator.rollouts.metrics import RolloutMetrics
 from navarchos.operator.rollouts.plan import make_plan, reprioritize
 from navarchos.operator.throttle import REQUEUE_SOON, DeferredWrites, ScanThrottle, delay_factor
 from navarchos.parallel import WorkerPool
@@ -65,7 +67,9 @@ class RolloutReconciler(Reconciler):
         worker_pool: WorkerPool,
         clock: Clock,
         gates: GateMonitor | None = None,
+        metrics: RolloutMetrics | None = None,
     ) -> None:
+        self._metrics = metrics or RolloutMetrics(Instruments())
         self._clients = clients
         self._events = events
         self._clock = clock
@@ -86,6 +90,7 @@ class RolloutReconciler(Reconciler):
             # The garbage collector deletes its children (OP-07).
             self._deferred.clear(request.name)
             self._throttle.forget(request.name)
+            self._metrics.forget(request.name)
             return DONE
         pause = self._throttle.wait(request.name, _user_input(rollout))
         if pause is not None:
@@ -103,6 +108,7 @@ class RolloutReconciler(Reconciler):
     def _advance(self, rollout: api.NodeRollout) -> Result:
         if rollout.status.start_timestamp is None:
             rollout = self._start(rollout)
+        self._metrics.observe(rollout)
         if rollout.status.phase is api.RolloutPhase.COMPLETED:
             return self._expire(rollout)
         nodes = self._nodes(rollout)
@@ -227,6 +233,7 @@ class RolloutReconciler(Reconciler):
     def _save(self, rollout: api.NodeRollout, status: api.NodeRolloutStatus) -> api.NodeRollout:
         change = api.status_diff(rollout.status, status)
         saved = self._clients.rollouts.patch_status(rollout, change)
+        self._metrics.observe(saved)
         self._events.changed(rollout, saved)
         return saved
 
