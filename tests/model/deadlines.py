@@ -105,7 +105,7 @@ def _a_rollout_is_paused(scene: Scene) -> float:
 def _a_budget_is_relaxed(scene: Scene) -> float:
     """Return how long it takes until the first blocked pod is evicted again."""
     scene.cluster.set_budget("web", {"maxUnavailable": 2})
-    return scene.wait(lambda: bool(scene.judge.evicted))
+    return scene.wait(lambda: bool(scene.judge.drains.evicted))
 
 
 def _is_paused(drain: Mapping[str, Any]) -> bool:

@@ -54,14 +54,14 @@ def _cordons(server: Server, judge: Judge, people: People) -> Iterator[str]:
         mark = (node["metadata"].get("annotations") or {}).get(CORDONED_BY_ANNOTATION)
         closed = bool(node["spec"].get("unschedulable"))
         is_drained = DRAIN_COMPLETED_LABEL in (node["metadata"].get("labels") or {})
-        is_kept = mark in judge.kept_cordons
+        is_kept = mark in judge.drains.kept_cordons
         if closed and mark and mark not in drains and not is_drained and not is_kept:
             yield f"node {name} is cordoned by {mark}, which does not exist any more"
         if closed and not mark and uid not in people.interfered:
             yield f"node {name} is cordoned, without an annotation that names the owner"
         if uid in people.cordoned and not closed:
             yield f"node {name} is uncordoned, and another client had cordoned it"
-        if is_drained and not closed and uid not in judge.opened_by_others:
+        if is_drained and not closed and uid not in judge.drains.opened_by_others:
             yield f"node {name} has been drained, and is not cordoned any more"
 
 

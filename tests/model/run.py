@@ -143,7 +143,7 @@ class Run:
         rand = self.rand
         self.trouble.rate = rand.choice([0.0, 0.01, 0.05])
         self.trouble.most_lag = rand.choice([0.0, 3.0, 30.0])
-        self.judge.patience = PATIENCE + self.trouble.most_lag
+        self.judge.facts.patience = PATIENCE + self.trouble.most_lag
         self.deployment.begin_trouble()
         ends = self.scheduler.seconds + seconds
         pace = rand.choice([0.05, 0.15, 0.3])

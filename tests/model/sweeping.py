@@ -174,7 +174,7 @@ class Sweep(Run):
             act(self)
         self._wait_for_the_end()
         faults = faults_at_the_end(self.server, self.judge, self.people)
-        twice = [uid for uid, times in self.judge.evicted.items() if times > 1]
+        twice = [uid for uid, times in self.judge.drains.evicted.items() if times > 1]
         if twice:
             faults.append(f"pods were evicted twice: {', '.join(twice)}")
         if faults:

@@ -311,7 +311,7 @@ class SharedRun:
         """
         self.trouble.rate = self.rand.choice([0.0, 0.05, 0.15])
         self.trouble.most_lag = self.rand.choice([0.0, 3.0, 30.0])
-        self.judge.patience = PATIENCE + self.trouble.most_lag
+        self.judge.facts.patience = PATIENCE + self.trouble.most_lag
         self.deployment.begin_trouble()
         ends = self.scheduler.seconds + self.rand.uniform(40.0, 90.0)
         while self.scheduler.seconds < ends:
