@@ -18,7 +18,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 API = "operator/api/v1alpha1"
 HOMES: Final = {
-    "EscalationAction": f"{API}/common.py",
+    "EscalationAction": f"{API}/drain_spec.py",
     "EvictionOutcome": "drain/eviction.py",
     "Step": f"{API}/node_replacement.py",
     "DrainPhase": f"{API}/node_drain.py",

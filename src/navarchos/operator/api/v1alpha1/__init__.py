@@ -15,29 +15,21 @@ from navarchos.operator.api.v1alpha1.action import (
 from navarchos.operator.api.v1alpha1.common import (
     GROUP,
     VERSION,
-    BlackoutPeriod,
-    ControlPlanePolicy,
+    IntOrPercent,
+    OwnerKey,
+    PodNote,
+    resolve_count,
+    status_diff,
+)
+from navarchos.operator.api.v1alpha1.drain_spec import (
     DrainSpec,
     EscalationAction,
     EscalationStage,
-    IntOrPercent,
     NodeAnnotation,
-    NodeFailurePolicy,
-    OwnerKey,
-    PendingPodsPolicy,
-    PodNote,
     PrepareSpec,
     PrepareTimeoutPolicy,
-    Replacement,
-    RolloutStrategy,
-    Strategy,
     TimeoutPolicy,
     TimestampWait,
-    TimeWindow,
-    Wave,
-    WindowEndPolicy,
-    resolve_count,
-    status_diff,
 )
 from navarchos.operator.api.v1alpha1.gate import (
     AlertMatch,
@@ -85,6 +77,18 @@ from navarchos.operator.api.v1alpha1.node_rollout import (
     WaveApproval,
     WaveState,
     WaveStatus,
+)
+from navarchos.operator.api.v1alpha1.strategy import (
+    BlackoutPeriod,
+    ControlPlanePolicy,
+    NodeFailurePolicy,
+    PendingPodsPolicy,
+    Replacement,
+    RolloutStrategy,
+    Strategy,
+    TimeWindow,
+    Wave,
+    WindowEndPolicy,
 )
 
 __all__ = [

@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from navarchos.client import Resource
 from navarchos.meta import Object, controller_of
-from navarchos.operator.api.v1alpha1 import common
+from navarchos.operator.api.v1alpha1 import common, drain_spec
 from navarchos.runtime.conditions import Condition
 
 __all__ = [
@@ -43,7 +43,7 @@ class DrainPhase(StrEnum):
                 assert_never(self)
 
 
-class NodeDrainSpec(common.DrainSpec, frozen=True, rename="camel", gc=False, kw_only=True):
+class NodeDrainSpec(drain_spec.DrainSpec, frozen=True, rename="camel", gc=False, kw_only=True):
     """Which node to drain, and how. Name and uid of the node never change."""
 
     node_name: Annotated[str, Meta(description="The node's name.", min_length=1, max_length=253)]

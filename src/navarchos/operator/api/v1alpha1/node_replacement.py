@@ -9,8 +9,9 @@ from msgspec import Meta
 
 from navarchos.client import Resource
 from navarchos.meta import Object
-from navarchos.operator.api.v1alpha1 import common
+from navarchos.operator.api.v1alpha1 import common, drain_spec
 from navarchos.operator.api.v1alpha1.action import Action
+from navarchos.operator.api.v1alpha1.strategy import Replacement, Strategy
 from navarchos.runtime.conditions import Condition
 from navarchos.structs import prepare_decoding
 
@@ -137,9 +138,9 @@ class NodeReplacementSpec(msgspec.Struct, frozen=True, rename="camel", gc=False,
             max_length=128,
         ),
     ] = msgspec.field(default="", name="nodeUID")
-    replacement: common.Replacement = common.Replacement()
-    strategy: common.Strategy = common.Strategy()
-    drain: common.DrainSpec = common.DrainSpec()
+    replacement: Replacement = Replacement()
+    strategy: Strategy = Strategy()
+    drain: drain_spec.DrainSpec = drain_spec.DrainSpec()
     action: Action = None
     paused: Annotated[
         bool, Meta(description="The node does not start; no further pod is evicted.")

@@ -10,8 +10,9 @@ from msgspec import Meta
 from navarchos.client import Resource
 from navarchos.client.selectors import LabelSelectorRequirement
 from navarchos.meta import Object
-from navarchos.operator.api.v1alpha1 import common, gate
+from navarchos.operator.api.v1alpha1 import common, drain_spec, gate
 from navarchos.operator.api.v1alpha1.action import Action
+from navarchos.operator.api.v1alpha1.strategy import Replacement, RolloutStrategy
 from navarchos.runtime.conditions import Condition
 from navarchos.structs import prepare_decoding
 
@@ -54,14 +55,14 @@ class NodeSelectorEntry(msgspec.Struct, frozen=True, rename="camel", gc=False, k
     match_all: Annotated[
         bool, Meta(description="Confirms that an entry without conditions selects every node.")
     ] = False
-    replacement: common.Replacement = common.Replacement()
+    replacement: Replacement = Replacement()
 
 
 class NodeNameEntry(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
     """Selects one node by name, and says how it is replaced. Overrides selectors."""
 
     name: Annotated[str, Meta(description="The node's name.", min_length=1, max_length=253)]
-    replacement: common.Replacement = common.Replacement()
+    replacement: Replacement = Replacement()
 
 
 SelectorEntry = Annotated[
@@ -91,8 +92,8 @@ class NodeRolloutSpec(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_
         tuple[NodeNameEntry, ...],
         Meta(description="Nodes by name; these override selectors.", max_length=5000),
     ] = ()
-    strategy: common.RolloutStrategy = common.RolloutStrategy()
-    drain: common.DrainSpec = common.DrainSpec()
+    strategy: RolloutStrategy = RolloutStrategy()
+    drain: drain_spec.DrainSpec = drain_spec.DrainSpec()
     action: Action = None
     gates: Annotated[
         tuple[gate.Gate, ...],
