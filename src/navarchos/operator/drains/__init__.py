@@ -2,7 +2,7 @@
 
 ```text
 NodeDrain ──> reconciler.py   observe ──> decide ──> act ──> persist, without waiting for a pod
-                decide.py     what to do and what to write, as a pure function
+                observation.py  what it knows; decide.py  what to do and write, as a pure function
                 status.py     the status, its conditions and reasons; batch.py  the next evictions
                 cordon.py     the node; pods.py  its pods; evictions.py  requests and responses
                 memory.py     hints that save requests; settings.py  the parsed spec

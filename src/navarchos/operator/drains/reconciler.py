@@ -16,6 +16,7 @@ from navarchos.operator.drains.cordon import NodeCordoner
 from navarchos.operator.drains.events import DrainEvents
 from navarchos.operator.drains.evictions import DrainRuntime, EvictionDispatcher
 from navarchos.operator.drains.memory import DrainMemory
+from navarchos.operator.drains.observation import DrainObservation, Read
 from navarchos.operator.drains.pods import NodePods
 from navarchos.operator.drains.preparing import holder_of, marks_of
 from navarchos.operator.drains.settings import DrainSettings
@@ -135,7 +136,7 @@ class DrainReconciler(Reconciler):
 
     def _reconcile(self, drain: api.NodeDrain) -> Result:
         seen = self._observe(drain)
-        while isinstance(decision := decisions.decide(seen), decisions.Read):
+        while isinstance(decision := decisions.decide(seen), Read):
             seen = self._read(seen, decision)
         report, refusal = decision.report, self._act(seen, decision.actions)
         if refusal is not None:
@@ -151,7 +152,7 @@ class DrainReconciler(Reconciler):
 
     # Observe
 
-    def _observe(self, drain: api.NodeDrain) -> decisions.DrainObservation:
+    def _observe(self, drain: api.NodeDrain) -> DrainObservation:
         """Return the observation as far as it needs no request."""
         remembered = self._memory.of(drain.metadata.name)
         clock, is_suspended = self._parts.clock, self._parts.is_suspended
@@ -161,7 +162,7 @@ class DrainReconciler(Reconciler):
             )
         except ConfigError as error:
             settings = error
-        return decisions.DrainObservation(
+        return DrainObservation(
             drain=drain,
             settings=settings,
             now=clock.now().replace(microsecond=0),
@@ -175,21 +176,19 @@ class DrainReconciler(Reconciler):
             status_wait=remembered.status_wait,
         )
 
-    def _read(
-        self, seen: decisions.DrainObservation, read: decisions.Read
-    ) -> decisions.DrainObservation:
+    def _read(self, seen: DrainObservation, read: Read) -> DrainObservation:
         """Return the observation with one more read."""
         seen = replace(seen, reads=seen.reads | {read})
         match read:
-            case decisions.Read.NODE:
+            case Read.NODE:
                 return replace(seen, node=self._nodes.find(seen.drain))
-            case decisions.Read.LIVE_NODE:
+            case Read.LIVE_NODE:
                 return replace(seen, node=self._nodes.fetch(seen.drain))
-            case decisions.Read.PODS:
+            case Read.PODS:
                 return self._with_plan(seen, self._pods.from_cache)
-            case decisions.Read.LIVE_PODS:
+            case Read.LIVE_PODS:
                 return self._with_plan(seen, self._pods.from_server)
-            case decisions.Read.LIVE_DRAIN:
+            case Read.LIVE_DRAIN:
                 live = self._drains.fetch(seen.drain.metadata.name)
                 is_same = live is not None and live.metadata.uid == seen.drain.metadata.uid
                 return replace(seen, live_drain=live if is_same else None)
@@ -197,8 +196,8 @@ class DrainReconciler(Reconciler):
                 assert_never(read)
 
     def _with_plan(
-        self, seen: decisions.DrainObservation, read: Callable[..., DrainPlan | None]
-    ) -> decisions.DrainObservation:
+        self, seen: DrainObservation, read: Callable[..., DrainPlan | None]
+    ) -> DrainObservation:
         if isinstance(seen.settings, ConfigError):
             return seen
         plan = read(seen.drain, seen.settings.options, seen.now)
@@ -209,7 +208,7 @@ class DrainReconciler(Reconciler):
     # Act
 
     def _act(
-        self, seen: decisions.DrainObservation, actions: tuple[decisions.Action, ...]
+        self, seen: DrainObservation, actions: tuple[decisions.Action, ...]
     ) -> ApiError | None:
         """Carry out the actions; return the error if the server refuses to cordon the node."""
         drain = seen.drain
@@ -258,7 +257,7 @@ class DrainReconciler(Reconciler):
         return None
 
     def _mark(
-        self, seen: decisions.DrainObservation, action: decisions.TakeMarks | decisions.ReturnMarks
+        self, seen: DrainObservation, action: decisions.TakeMarks | decisions.ReturnMarks
     ) -> None:
         spec, holder, marks = seen.drain.spec, holder_of(seen.drain), self._parts.marks
         match action:
@@ -306,7 +305,7 @@ class DrainReconciler(Reconciler):
     # Persist
 
     def _persist(
-        self, seen: decisions.DrainObservation, report: decisions.Report, refusal: ApiError | None
+        self, seen: DrainObservation, report: decisions.Report, refusal: ApiError | None
     ) -> float:
         """Write the status, unless it is stored already or it is too early.
 

@@ -12,7 +12,8 @@ from navarchos.errors import ConfigError
 from navarchos.meta import format_time
 from navarchos.operator.api import v1alpha1 as api
 from navarchos.operator.drains import batch
-from navarchos.operator.drains.decide import DrainObservation, Report, owner_key
+from navarchos.operator.drains.decide import Report
+from navarchos.operator.drains.observation import DrainObservation, owner_key
 from navarchos.operator.reasons import ConditionType, CordonReason, PrepareReason, Reason
 from navarchos.runtime.conditions import Condition, is_true, set_condition
 

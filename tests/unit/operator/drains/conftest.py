@@ -35,7 +35,7 @@ from navarchos.operator.drains.controller import (
     DrainEnvironment,
     build_reconciler,
 )
-from navarchos.operator.drains.decide import DrainObservation
+from navarchos.operator.drains.observation import DrainObservation
 from navarchos.operator.drains.settings import DrainSettings
 from navarchos.operator.names import CORDONED_BY_ANNOTATION, DRAIN_FINALIZER
 from navarchos.operator.nodes import NODES

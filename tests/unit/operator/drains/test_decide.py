@@ -15,12 +15,11 @@ from navarchos.operator.drains.decide import (
     AdoptDrain,
     CordonNode,
     DrainDecision,
-    DrainObservation,
     EvictPods,
-    Read,
     Report,
     decide,
 )
+from navarchos.operator.drains.observation import DrainObservation, Read
 from navarchos.operator.drains.status import compute_status
 from navarchos.operator.nodes import Node
 from navarchos.operator.throttle import REQUEUE_SOON
