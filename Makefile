@@ -47,6 +47,7 @@ nightly: $(STAMP) controlplane ## Run randomized tests, chaos and outages far lo
 		tests/integration/framework/test_network.py tests/mutations \
 		tests/integration/test_large_cluster.py tests/integration/test_moves.py
 	$(BIN)/python -m pytest $(NIGHTLY) --server=real tests/integration/framework/test_network.py \
+		tests/integration/operator/test_kills.py \
 		tests/e2e/test_operator_outages.py tests/e2e/test_operator_changes.py
 
 .PHONY: lint

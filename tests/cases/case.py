@@ -113,12 +113,24 @@ class Case:
         """
         self.target.of(kind).delete(self.name, propagation=Propagation.BACKGROUND)
 
+    @property
+    def account(self) -> Path:
+        """The kubeconfig of managers."""
+        return self._account
+
     def manager(self, *arguments: str, name: str = "") -> ManagerProcess:
         """Start a manager with the default lease durations and wait until it is ready."""
-        name = f"{self.name}-{name or 'manager'}"
-        process = ManagerProcess(self._guard, name, self._account, *arguments)
-        self._managers.append(process)
+        process = self.new_manager(*arguments, name=name)
         process.start()
+        return process
+
+    def new_manager(
+        self, *arguments: str, name: str = "", kubeconfig: Path | None = None
+    ) -> ManagerProcess:
+        """Return a manager that was not started yet; with another kubeconfig if one is given."""
+        name = f"{self.name}-{name or 'manager'}"
+        process = ManagerProcess(self._guard, name, kubeconfig or self._account, *arguments)
+        self._managers.append(process)
         return process
 
     # Reading.
