@@ -12,6 +12,7 @@ from navarchos.crd import Definition, Manifest, Version, custom_resource_definit
 from navarchos.informers.source import informer_rbac
 from navarchos.meta import Object
 from navarchos.operator.setup import OperatorParts, Part
+from navarchos.operator.slots import Holder, ReportedSlots
 from navarchos.operator.systems import StatusPart, System
 from navarchos.runtime import DONE, Builder, CachedClient, Reconciler, Request, Result
 
@@ -36,9 +37,11 @@ sys.exit(status)
 
 
 class TideSpec(msgspec.Struct, frozen=True, rename="camel"):
-    """What the sea does."""
+    """What the sea does: a tide holds one node, and needs another one."""
 
     is_high: bool = False
+    holds: str = ""
+    needs: str = ""
 
 
 class Tide(Object, frozen=True):
@@ -112,6 +115,14 @@ def _plan(client: Client, nodes: Collection[str]) -> "Mapping[str, Sequence[Plan
     }
 
 
+def _slots(client: Client) -> ReportedSlots:
+    tides = client.resource(TIDE_RESOURCE).list().items
+    return ReportedSlots(
+        holders={t.spec.holds: Holder("Tide", t.metadata.name) for t in tides if t.spec.holds},
+        objections={t.spec.needs: "a ship leaves" for t in tides if t.spec.needs},
+    )
+
+
 @contextmanager
 def _simulate(server: "ApiServer", _cluster: "Cluster") -> Iterator[None]:
     head = {"apiVersion": "tides.example.org/v1", "kind": "Tide"}
@@ -134,5 +145,6 @@ TIDES: Final = System(
     manifests=_manifests,
     status=StatusPart(_read, _lines),
     plan=_plan,
+    slots=_slots,
     simulate=_simulate,
 )

@@ -40,8 +40,8 @@ def client(server: ApiServer) -> Iterator[Client]:
         yield client
 
 
-def add_tide(client: Client, name: str, *, is_high: bool) -> None:
-    body = {"metadata": {"name": name}, "spec": {"isHigh": is_high}}
+def add_tide(client: Client, name: str, *, is_high: bool = False, **spec: str) -> None:
+    body = {"metadata": {"name": name}, "spec": {"isHigh": is_high, **spec}}
     client.resource(TIDE_RESOURCE).create(body)
 
 
@@ -101,3 +101,23 @@ def test_plan_shows_the_findings_of_installed_systems(
     assert "something would block" in after.output
     assert "Blocks  Flooded  b: the tide is high" in after.output
     assert after.return_value == 1
+
+
+@pytest.mark.rule("NP-04")
+@pytest.mark.rule("NP-05")
+@pytest.mark.rule("NP-50")
+def test_plan_names_what_installed_systems_hold_and_need(
+    server: ApiServer, client: Client, tmp_path: Path
+) -> None:
+    server.install({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "c"}})
+    install_definitions(client, DEFINITION)
+    add_tide(client, "neap", holds="c", needs="a")
+    result = json.loads(call(server, tmp_path, plan.plan, "roll", "-o", "json").output)
+    (rollout,) = result["rollouts"]
+    assert [(node["name"], node["starts"], node["message"]) for node in rollout["nodes"]] == [
+        ("a", "NodeNeeded", "a ship leaves"),
+        ("b", "MaxConcurrent", "1 of 1 nodes in flight: Tide neap"),
+        ("c", "NodeInFlight", "Tide neap is working on this node"),
+    ]
+    lines = call(server, tmp_path, plan.plan, "roll").output.splitlines()
+    assert "      1 of 1 nodes in flight: Tide neap" in lines

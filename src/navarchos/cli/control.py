@@ -30,7 +30,7 @@ from navarchos.meta import Object, controller_of, format_micro_time
 from navarchos.operator.api import v1alpha1 as api
 from navarchos.operator.names import APPROVE_ANNOTATION, RESUME_ANNOTATION
 from navarchos.operator.nodes import NODES
-from navarchos.operator.waves import ApprovalRequest
+from navarchos.operator.waves import ApprovalRequest, pending_approval
 from navarchos.runtime import list_all
 
 __all__ = ["abort", "approve", "cancel", "drain", "pause", "resume"]
@@ -203,27 +203,36 @@ def approve(*, name: str, wave: int | None, as_json: bool, cluster: TargetCluste
         rollout = client.resource(api.NODE_ROLLOUTS).get(name)
         number = _wave_to_approve(rollout, wave)
         _warn_if_no_leader(client)
-        at = format_micro_time(datetime.now(UTC))
-        request = ApprovalRequest(wave=number, by=_user_name(client), at=at)
-        text = msgspec.json.encode(request).decode()
-        client.resource(api.NODE_ROLLOUTS).patch(
-            name,
-            {"metadata": {"annotations": {APPROVE_ANNOTATION: text}}},
-            uid=rollout.metadata.uid,
-        )
+        changed = pending_approval(rollout) != number
+        by = _write_approval(client, rollout, number) if changed else ""
         running = _in_flight(client, rollout)
-    by = f" by {request.by}" if request.by else ""
-    _ActionResult(name=name, action="Approved", changed=True, nodes=running).show(
-        f"wave {number} of {name} is approved{by}", as_json=as_json
+    done = f"is approved{by}" if changed else "was approved already; no manager has seen it yet"
+    _ActionResult(name=name, action="Approved", changed=changed, nodes=running).show(
+        f"wave {number} of {name} {done}", as_json=as_json
     )
+
+
+def _write_approval(client: Client, rollout: api.NodeRollout, number: int) -> str:
+    """Annotate the rollout, and return by whom, in words."""
+    at = format_micro_time(datetime.now(UTC))
+    request = ApprovalRequest(wave=number, by=_user_name(client), at=at)
+    text = msgspec.json.encode(request).decode()
+    client.resource(api.NODE_ROLLOUTS).patch(
+        rollout.metadata.name,
+        {"metadata": {"annotations": {APPROVE_ANNOTATION: text}}},
+        uid=rollout.metadata.uid,
+    )
+    return f" by {request.by}" if request.by else ""
 
 
 def _wave_to_approve(rollout: api.NodeRollout, wanted: int | None) -> int:
     name, wave = rollout.metadata.name, rollout.status.wave
-    if wave is None:
+    if not rollout.spec.strategy.waves:
         raise CommandError(f"rollout {name} has no waves, so that nothing waits for an approval")
     if rollout.status.phase is api.RolloutPhase.COMPLETED:
         raise CommandError(f"rollout {name} is Completed, so that nothing waits for an approval")
+    if wave is None:
+        raise CommandError(f"no wave of rollout {name} waits for an approval: it has not started")
     if wave.state is not api.WaveState.AWAITING_APPROVAL:
         now = f"wave {wave.number} of {wave.of} is {wave.state}"
         raise CommandError(f"no wave of rollout {name} waits for an approval: {now}")

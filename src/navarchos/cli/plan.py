@@ -1,13 +1,14 @@
 """`navarchos plan`: the predicted course of rollouts, and what would block them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import click
 import msgspec
 
-from navarchos.cli.controllers import installed
+from navarchos.cli.controllers import DEFAULT, installed
 from navarchos.cli.errors import ExitStatus
 from navarchos.cli.manifest_files import Manifest, check, load
 from navarchos.cli.options import TargetCluster, cluster_options, output_option
@@ -15,12 +16,14 @@ from navarchos.cli.summary import MAX_LINES
 from navarchos.client import Client
 from navarchos.operator.api.v1alpha1 import NODE_ROLLOUTS, NodeRollout
 from navarchos.operator.preflight import (
+    ClusterState,
     PlanFinding,
     PredictedRollout,
     collect,
     predict,
     with_findings,
 )
+from navarchos.operator.systems import System
 
 __all__ = ["plan"]
 
@@ -64,8 +67,9 @@ def plan(
         else:
             rollouts = _from_files(client, manifests)
         now = datetime.now(UTC)
-        predicted = predict(rollouts, collect(client, rollouts, now), now)
-        predicted = _with_other_systems(client, predicted)
+        systems = installed(client)
+        state = _with_slots(client, systems, collect(client, rollouts, now))
+        predicted = _with_findings(client, systems, predict(rollouts, state, now))
     is_blocked = any(each.is_blocked for each in predicted)
     if as_json:
         click.echo(msgspec.json.encode(_PlanResult(rollouts=predicted, is_blocked=is_blocked)))
@@ -78,12 +82,23 @@ def _from_files(client: Client, manifests: list[Manifest]) -> list[NodeRollout]:
     return [msgspec.convert(checked, NodeRollout) for checked in check(client, manifests)]
 
 
-def _with_other_systems(
-    client: Client, predicted: tuple[PredictedRollout, ...]
+def _with_slots(client: Client, systems: Sequence[System], state: ClusterState) -> ClusterState:
+    """Add the nodes that other installed systems hold or need."""
+    reported = [system.slots(client) for system in systems if system.slots is not None]
+    return replace(
+        state,
+        holders={node: holder for each in reported for node, holder in each.holders.items()},
+        objections={node: text for each in reported for node, text in each.objections.items()},
+        controllers=frozenset({*DEFAULT, *(system.name for system in systems)}),
+    )
+
+
+def _with_findings(
+    client: Client, systems: Sequence[System], predicted: tuple[PredictedRollout, ...]
 ) -> tuple[PredictedRollout, ...]:
     """Add what other installed systems find out about the nodes."""
     names = {node.name for rollout in predicted for node in rollout.nodes}
-    for system in installed(client):
+    for system in systems:
         if system.plan is not None:
             found = system.plan(client, names)
             predicted = tuple(with_findings(rollout, found) for rollout in predicted)

@@ -118,6 +118,7 @@ class WaveSummary(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     state: api.WaveState
     since: datetime | None
     until: datetime | None
+    approvals: tuple[api.WaveApproval, ...] = ()
 
 
 class RolloutSummary(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
@@ -262,6 +263,7 @@ def _wave(wave: api.WaveStatus | None) -> WaveSummary | None:
         state=wave.state,
         since=wave.since,
         until=wave.until,
+        approvals=wave.approvals,
     )
 
 
@@ -356,12 +358,21 @@ def _first_in_line(
 
 
 def _message(rollout: api.NodeRollout) -> str:
-    conditions = rollout.status.conditions
-    for type_, wanted in (("Halted", "True"), ("ReplacementsCreated", "False"), ("NodesFound", "")):
-        found = find_condition(conditions, type_)
+    for type_, wanted in _EXPLAINING.items():
+        found = find_condition(rollout.status.conditions, type_)
         if found is not None and wanted in {"", found.status} and found.message:
             return found.message
     return ""
+
+
+_EXPLAINING: Final = {
+    ConditionType.HALTED: "True",
+    ConditionType.STRATEGY_INVALID: "True",
+    ConditionType.APPROVAL_REFUSED: "True",
+    ConditionType.REPLACEMENTS_CREATED: "False",
+    ConditionType.NODES_FOUND: "",
+}
+"""The conditions whose message a summary shows, with their status; the first one counts."""
 
 
 def _next_action(
@@ -454,7 +465,9 @@ def wave_line(wave: WaveSummary, now: datetime) -> str:
     size = f"{wave.up_to} nodes" if wave.up_to > 1 else "1 node"
     left = max((wave.until - now).total_seconds(), 0.0) if wave.until is not None else None
     more = f", {int(left)} s left" if left is not None else ""
-    return f"{wave.number} of {wave.of}, up to {size}  {wave.state}{more}"
+    waits = wave.state is api.WaveState.AWAITING_APPROVAL
+    since = _ago(wave.since, now) if waits else ""
+    return f"{wave.number} of {wave.of}, up to {size}  {wave.state}{since}{more}"
 
 
 def drain_lines(drain: DrainSummary, now: datetime) -> list[str]:

@@ -25,6 +25,7 @@ __all__ = [
     "DRAINS",
     "ROLLOUTS",
     "Holder",
+    "ReportedSlots",
     "Slots",
     "SlotsUnknown",
     "drain_holders",
@@ -85,6 +86,19 @@ class Holder:
 
     def __str__(self) -> str:
         return f"{self.kind} {self.name} ({self.text})" if self.text else f"{self.kind} {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedSlots:
+    """What a system reports to a command, which runs none of its controllers.
+
+    Attributes:
+        holders: The nodes that the system holds, by name.
+        objections: Why nodes must stay in service now, by name.
+    """
+
+    holders: Mapping[str, Holder]
+    objections: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)

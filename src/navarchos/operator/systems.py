@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from navarchos.client import Client
     from navarchos.crd import Manifest
     from navarchos.operator.preflight import PlanFinding
+    from navarchos.operator.slots import ReportedSlots
     from navarchos.operator.taints import TaintDeclaration
     from navarchos.testing.apiserver import ApiServer
     from navarchos.testing.cluster import Cluster
@@ -81,6 +82,7 @@ class System:
         status: Its part of `navarchos status`.
         plan: Its part of `navarchos plan`: returns findings about nodes that a rollout would
             start, by the node's name.
+        slots: Reads which nodes it holds and which ones it needs, for `navarchos plan`.
         simulate: Plays what the system needs from the outside, as long as the context is open;
             for the sandbox.
     """
@@ -100,6 +102,7 @@ class System:
     manifests: "Callable[[], list[Manifest]]" = _nothing
     status: StatusPart | None = None
     plan: "Callable[[Client, Collection[str]], Mapping[str, Sequence[PlanFinding]]] | None" = None
+    slots: "Callable[[Client], ReportedSlots] | None" = None
     simulate: "Callable[[ApiServer, Cluster], AbstractContextManager[object]] | None" = None
 
 
@@ -163,7 +166,7 @@ def add_features(
 
 
 def _reads(system: System) -> dict[str, list[Resource[Any]]]:
-    """Return the kinds that a system watches, by namespace; without those of single objects."""
+    """Return the kinds that a system watches, by namespace, except single objects."""
     return {
         namespace: [
             rule.resource

@@ -22,6 +22,7 @@ __all__ = [
     "WaveProgress",
     "has_begun",
     "judge_approval",
+    "pending_approval",
     "wave_counts",
     "wave_progress",
 ]
@@ -286,6 +287,15 @@ def judge_approval(
         number=wave.number, up_to=wave.up_to, by=request.by[:_MAX_ANNOTATION], at=now
     )
     return msgspec.structs.replace(judged, approvals=(*wave.approvals, approval)), ""
+
+
+def pending_approval(rollout: api.NodeRollout) -> int | None:
+    """Return the number of the wave whose approval the manager has not judged yet, if any."""
+    text, wave = rollout.metadata.annotations.get(APPROVE_ANNOTATION, ""), rollout.status.wave
+    if not text or (wave is not None and wave.judged == text[:_MAX_ANNOTATION]):
+        return None
+    request = _parse(text)
+    return request.wave if request is not None else None
 
 
 def _parse(text: str) -> ApprovalRequest | None:

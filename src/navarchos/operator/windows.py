@@ -224,10 +224,10 @@ class Schedule:
     def next_open(self, at: datetime) -> datetime | None:
         """Return the first instant from `at` at which it is open; `at` itself if it is open now.
 
-        `None` if it never opens.
+        `None` if it never opens: a blackout up to the last years of the calendar has no end.
         """
         found: datetime | None = at
-        while found is not None:
+        while found is not None and found < _END_OF_TIME:
             opening = self._next_window(found)
             if opening is None:
                 return None
@@ -269,6 +269,9 @@ class Schedule:
                 end = closes
         return None if not self.windows or end - at > _WEEK * _DAY else end
 
+
+_END_OF_TIME: Final = datetime(9990, 1, 1, tzinfo=UTC)
+"""Later instants have no date in some zones, or no following weeks."""
 
 ALWAYS: Final = Schedule()
 """Open at any time."""

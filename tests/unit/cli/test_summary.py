@@ -22,6 +22,9 @@ from navarchos.operator.api.v1alpha1 import (
     NodeRollout,
     RolloutPhase,
     Step,
+    WaveApproval,
+    WaveState,
+    WaveStatus,
 )
 from navarchos.runtime.conditions import Condition
 
@@ -163,6 +166,39 @@ def test_the_first_waiting_node_is_not_one_that_delays_no_other() -> None:
     alone = summarize_rollout(rollout, [needed], ()).waiting
     assert alone is not None
     assert alone.reason == "NodeNeeded"
+
+
+@pytest.mark.rule("NP-43")
+def test_a_wave_shows_since_when_it_waits_and_why_an_approval_was_refused() -> None:
+    approval = WaveApproval(number=1, up_to=1, by="jane", at=make.at(-900))
+    wave = WaveStatus(
+        number=2,
+        of=3,
+        up_to=4,
+        state=WaveState.AWAITING_APPROVAL,
+        since=make.at(-600),
+        approvals=(approval,),
+    )
+    refused = Condition(
+        type="ApprovalRefused", status="True", reason="WrongApproval", message="wave 9 does not"
+    )
+    status = {"wave": wave, "conditions": (refused,)}
+    (shown,) = summarize([make.rollout(nodes=("a",), status=status)], [], []).rollouts
+    lines = rollout_lines(shown, make.now)
+    assert "  wave       2 of 3, up to 4 nodes  AwaitingApproval for 10m0s" in lines
+    assert "  because    wave 9 does not" in lines
+    assert shown.next_action == "navarchos approve roll"
+    (plain,) = msgspec.to_builtins(shown)["wave"]["approvals"]
+    assert (plain["number"], plain["by"]) == (1, "jane")
+
+
+@pytest.mark.rule("NP-41")
+def test_a_strategy_that_is_invalid_is_explained() -> None:
+    invalid = Condition(
+        type="StrategyInvalid", status="True", reason="InvalidStrategy", message="windows[0] is bad"
+    )
+    shown = make.rollout(nodes=("a",), status={"conditions": (invalid,)})
+    assert summarize_rollout(shown, [], []).message == "windows[0] is bad"
 
 
 def test_an_empty_cluster_has_one_line() -> None:

@@ -22,7 +22,13 @@ from navarchos.operator.names import APPROVE_ANNOTATION
 from navarchos.operator.reasons import WaitReason
 from navarchos.operator.replacements.admission import Decisions, admit
 from navarchos.operator.replacements.snapshot import ClusterSnapshot
-from navarchos.operator.waves import WaveProgress, judge_approval, wave_counts, wave_progress
+from navarchos.operator.waves import (
+    WaveProgress,
+    judge_approval,
+    pending_approval,
+    wave_counts,
+    wave_progress,
+)
 
 NAMES = tuple("abcdefgh")
 WAVES: list[dict[str, Any]] = [
@@ -251,6 +257,25 @@ def test_a_wrong_approval_is_refused_for_ever(
     # The wave waits later: the same annotation still approves nothing.
     again, why = judged(make, annotation, WAITING, wave)
     assert (again.approvals, why) == ((), None)
+
+
+@pytest.mark.parametrize(
+    ("annotation", "judged_before", "number"),
+    [
+        ("", "", None),
+        ("2", "", 2),
+        ("2", "2", None),
+        ('{"wave":2,"by":"jane"}', "2", 2),
+        ("yes", "", None),
+    ],
+)
+def test_an_approval_is_pending_until_it_is_judged(
+    make: Make, annotation: str, judged_before: str, number: int | None
+) -> None:
+    wave = msgspec.structs.replace(WAITING, judged=judged_before)
+    annotations = {APPROVE_ANNOTATION: annotation}
+    seen = rollout(make, annotations=annotations, status={"wave": wave})
+    assert pending_approval(seen) == number
 
 
 def test_no_annotation_changes_nothing(make: Make) -> None:

@@ -187,6 +187,23 @@ def test_a_blackout_without_windows() -> None:
     assert seen.next_close(at("2026-07-01T00:00:00Z")) is None
 
 
+@pytest.mark.rule("NP-40")
+@pytest.mark.parametrize("end", ["9999-12-31T23:59:59Z", "9999-12-31T23:59:59-11:00"])
+@pytest.mark.parametrize(
+    "windows",
+    [(), (Window.parse(("mon",), "22:00", "4:00", "Pacific/Auckland"),)],
+    ids=["always", "mondays"],
+)
+def test_a_blackout_up_to_the_end_of_the_calendar_never_opens(
+    end: str, windows: tuple[Window, ...]
+) -> None:
+    """The date after it does not exist: it must not fail, and stop all rollouts."""
+    seen = Schedule(windows, (Blackout(at("2026-01-01T00:00:00Z"), at(end)),))
+    assert not seen.is_open(at("2026-06-05T08:00:00Z"))
+    assert seen.next_open(at("2026-06-05T08:00:00Z")) is None
+    assert seen.next_close(at("2026-06-05T08:00:00Z")) == at("2026-06-05T08:00:00Z")
+
+
 MINUTE = timedelta(minutes=1)
 
 

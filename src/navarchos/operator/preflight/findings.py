@@ -55,6 +55,8 @@ class FindingReason(StrEnum):
     NOT_CHECKED = "NotChecked"
     INVALID_SPEC = "InvalidSpec"
     GATE_CLOSED = "GateClosed"
+    NODE_ACTION = "NodeAction"
+    ACTION_UNAVAILABLE = "ActionUnavailable"
     JOB_REFUSED = "JobRefused"
     JOB_WITHOUT_DEADLINE = "JobWithoutDeadline"
 

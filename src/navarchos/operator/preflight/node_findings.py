@@ -1,7 +1,8 @@
 """Findings about a node, or about a rollout as a whole. Pure."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import datetime
+from typing import assert_never
 
 from navarchos.errors import ConfigError
 from navarchos.operator.api import v1alpha1 as api
@@ -15,7 +16,7 @@ from navarchos.operator.replacements.waits import rollout_wait
 from navarchos.operator.rollouts.plan import selector_of
 from navarchos.operator.waves import wave_counts
 
-__all__ = ["find_for_node", "find_for_rollout", "find_for_times"]
+__all__ = ["find_for_node", "find_for_rollout", "find_for_times", "find_unavailable_action"]
 
 
 def find_for_node(
@@ -69,7 +70,7 @@ def find_for_rollout(
                 next_action="correct the selector",
             )
     yield from _prepared(rollout.spec.drain.prepare)
-    yield from _find_for_job(rollout.spec.action)
+    yield from _find_for_action(rollout.spec.action)
     try:
         limit = api.resolve_count(rollout.spec.strategy.max_concurrent, len(planned), round_up=True)
     except ConfigError as error:
@@ -98,8 +99,16 @@ def _prepared(spec: api.PrepareSpec | None) -> Iterator[PlanFinding]:
         )
 
 
-def _find_for_job(action: api.ActionSpec | None) -> Iterator[PlanFinding]:
-    if action is None or action.job is None:
+def _find_for_action(action: api.ActionSpec | None) -> Iterator[PlanFinding]:
+    if action is None:
+        return
+    parts = [_state(action), *_carried_out(action), *_verified(action), _end(action)]
+    yield PlanFinding(
+        severity=Severity.NOTE,
+        reason=FindingReason.NODE_ACTION,
+        message=f"each node {', '.join(parts[:-1])}, and {parts[-1]}",
+    )
+    if action.job is None:
         return
     spec = action.job.template.get("spec")
     if not isinstance(spec, dict) or spec.get("activeDeadlineSeconds") is None:
@@ -109,6 +118,58 @@ def _find_for_job(action: api.ActionSpec | None) -> Iterator[PlanFinding]:
             message="the Jobs of action.job have no time limit; a Job whose pod cannot start keeps "
             "its node in flight",
             next_action="set spec.activeDeadlineSeconds in action.job.template",
+        )
+
+
+def _state(action: api.ActionSpec) -> str:
+    match action.node:
+        case api.NodeState.DRAINED:
+            return "is drained"
+        case api.NodeState.CORDONED:
+            return "is cordoned but not drained"
+        case api.NodeState.IN_SERVICE:
+            return "stays in service"
+        case _:
+            assert_never(action.node)
+
+
+def _carried_out(action: api.ActionSpec) -> Iterator[str]:
+    if action.kind is not None:
+        yield f"action.{action.kind} is carried out"
+
+
+def _verified(action: api.ActionSpec) -> Iterator[str]:
+    """Yield what must be true of the node, or of the node that takes its place."""
+    spec = action.verification
+    if spec is None:
+        return
+    wanted = [f"Ready for {spec.ready_seconds} s"]
+    wanted += ["with Ready pods of its DaemonSets"] if spec.daemon_sets else []
+    wanted += [f"with the kubelet {spec.kubelet_version}"] if spec.kubelet_version else []
+    wanted += ["with another boot id"] if spec.rebooted else []
+    yield f"it must be {', '.join(wanted)} within {spec.timeout_seconds} s"
+
+
+def _end(action: api.ActionSpec) -> str:
+    if action.kind is not None and action.kind.ends_machine:
+        return "its machine is terminated"
+    if action.returns:
+        return "it returns to service"
+    return "it stays as it is"
+
+
+def find_unavailable_action(
+    action: api.ActionSpec | None, controllers: Collection[str]
+) -> Iterator[PlanFinding]:
+    """Yield a finding if the controller of an action is not among these."""
+    kind = action.kind if action is not None else None
+    if kind is not None and kind.controller not in controllers:
+        yield PlanFinding(
+            severity=Severity.BLOCKS,
+            reason=FindingReason.ACTION_UNAVAILABLE,
+            message=f"no controller that is installed carries out action.{kind}",
+            next_action=f"install {kind.controller} and start the manager with "
+            f"--controllers={kind.controller}",
         )
 
 

@@ -1,7 +1,7 @@
 """The predicted course of rollouts: order, start and findings of each node. Pure."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final, TypeVar
@@ -20,6 +20,7 @@ from navarchos.drain import (
     full_name,
 )
 from navarchos.errors import ConfigError
+from navarchos.operator.actions import unavailable_message
 from navarchos.operator.api import v1alpha1 as api
 from navarchos.operator.drains.settings import DrainSettings
 from navarchos.operator.gates import Records
@@ -30,13 +31,14 @@ from navarchos.operator.preflight.node_findings import (
     find_for_node,
     find_for_rollout,
     find_for_times,
+    find_unavailable_action,
 )
 from navarchos.operator.preflight.placement import PlacementCheck
 from navarchos.operator.reasons import ConditionType, WaitReason
 from navarchos.operator.replacements.admission import Decisions, admit_with_budgets
 from navarchos.operator.replacements.attempt_drain import drain_spec, evicts
 from navarchos.operator.replacements.budgets import budgets_over
-from navarchos.operator.replacements.snapshot import ClusterSnapshot, PendingPod
+from navarchos.operator.replacements.snapshot import ClusterSnapshot, Hold, PendingPod
 from navarchos.operator.rollouts.children import child_manifest, name_of_child
 from navarchos.operator.rollouts.plan import make_plan
 from navarchos.operator.slots import Holder, drain_holders, orphaned_nodes
@@ -55,6 +57,9 @@ __all__ = [
 ]
 
 T = TypeVar("T", api.NodeReplacement, api.NodeDrain)
+
+ALL_CONTROLLERS: Final = frozenset(kind.controller for kind in api.ActionKind)
+"""The controllers of all actions."""
 
 _NOW: Final = "Now"
 _IN_FLIGHT: Final = "InFlight"
@@ -85,6 +90,8 @@ class ClusterState:
     """By name; `None` if they were not read."""
     refusals: Mapping[str, EvictionResult] = field(default_factory=dict)
     """The refused dry-run evictions, by pod uid."""
+    controllers: frozenset[str] = ALL_CONTROLLERS
+    """The systems whose kinds are installed, as `--controllers` names them."""
     gates: Mapping[str, Records] = field(default_factory=dict)
     """The gates of the planned rollouts, by name of the rollout."""
     general: Sequence[PlanFinding] = ()
@@ -253,13 +260,15 @@ def _snapshot(planned: Iterable[_Planned], state: ClusterState) -> ClusterSnapsh
     kept = list(planned)
     known = {rollout.metadata.uid: rollout for rollout in state.rollouts}
     nodes = {node.metadata.name: node for node in state.nodes}
+    replacements = [*state.replacements, *(r for each in kept for r in each.replacements())]
     return ClusterSnapshot(
-        replacements=[*state.replacements, *(r for each in kept for r in each.replacements())],
+        replacements=replacements,
         rollouts=known | {each.rollout.metadata.uid: each.rollout for each in kept},
         nodes=nodes,
         orphaned=orphaned_nodes(state.drains, state.replacements, nodes),
         holders={**state.holders, **drain_holders(state.drains, nodes)},
         objections=dict(_objections(state.replacements)) | dict(state.objections),
+        holds=dict(_unavailable(replacements, state.controllers)),
         pending=[_pending(pod) for pod in state.pods if _is_pending(pod)],
         gates={
             each.rollout.metadata.uid: state.gates.get(each.rollout.metadata.name, {})
@@ -275,6 +284,18 @@ def _objections(replacements: Iterable[api.NodeReplacement]) -> Iterator[tuple[s
         if step is not None and step.reason == WaitReason.NODE_NEEDED:
             waiting = find_condition(replacement.status.conditions, ConditionType.WAITING)
             yield replacement.spec.node_name, waiting.message if waiting is not None else ""
+
+
+def _unavailable(
+    replacements: Iterable[api.NodeReplacement], controllers: Collection[str]
+) -> Iterator[tuple[str, Hold]]:
+    """Yield the nodes that wait for the controller of their action, by name of the replacement."""
+    for replacement in replacements:
+        action = replacement.spec.action
+        kind = action.kind if action is not None else None
+        if kind is not None and kind.controller not in controllers:
+            hold = Hold(WaitReason.ACTION_UNAVAILABLE, unavailable_message(kind))
+            yield replacement.metadata.name, hold
 
 
 def _is_pending(pod: Pod) -> bool:
@@ -430,6 +451,7 @@ def _general(planned: _Planned, state: ClusterState) -> Iterable[PlanFinding]:
             next_action="correct spec.nodeNames",
         )
     yield from _closed_gates(state.gates.get(planned.rollout.metadata.name, {}))
+    yield from find_unavailable_action(planned.rollout.spec.action, state.controllers)
     if planned.exists:
         return
     if not planned.nodes:

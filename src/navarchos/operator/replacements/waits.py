@@ -157,7 +157,9 @@ def invalid_windows(strategy: api.Strategy, now: datetime) -> str:
     return "" if schedule.next_open(now) is not None else _NEVER
 
 
-_NEVER: Final = "strategy.windows never open outside strategy.blackouts; correct one of them"
+_NEVER: Final = (
+    "strategy.blackouts leave no time in which a node may start; correct them or strategy.windows"
+)
 
 
 def window_closes_at(strategy: api.Strategy, now: datetime) -> datetime | None:

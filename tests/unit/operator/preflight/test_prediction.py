@@ -13,6 +13,7 @@ from navarchos.operator.api.v1alpha1 import DrainPhase, NodeRollout, RolloutPhas
 from navarchos.operator.nodes import Node
 from navarchos.operator.preflight import ClusterState, PredictedRollout, Severity, predict
 from navarchos.operator.preflight.kinds import PlanNode, PlanPod
+from navarchos.operator.slots import Holder
 
 Json = dict[str, Any]
 
@@ -294,6 +295,65 @@ def test_a_job_that_the_server_refuses_blocks(make_cluster: Callable[[], Cluster
     assert "containers" in found["JobRefused"].message
     assert found["JobWithoutDeadline"].severity == "Note"
     assert predicted.is_blocked
+
+
+DRAINED = "each node is drained"
+CORDONED = "each node is cordoned but not drained"
+VERIFIED = (
+    "it must be Ready for 60 s, with Ready pods of its DaemonSets, with the kubelet v1.34.0 "
+    "within 600 s"
+)
+
+
+@pytest.mark.rule("NP-20")
+def test_a_plan_says_what_happens_to_each_node(make: Make) -> None:
+    def plan(controllers: frozenset[str] = frozenset({"rollouts"}), **action: Any) -> Any:
+        spec: dict[str, Any] = {"nodeSelectors": [{"matchAll": True}], "action": action}
+        state = ClusterState(nodes=[plan_node(make.node("a"))], controllers=controllers)
+        (predicted,) = predict([make.rollout(phase=None, **spec)], state, make.now)
+        return predicted
+
+    verify = {"readySeconds": 60, "daemonSets": True, "kubeletVersion": "v1.34.0"}
+    for action, message in (
+        (
+            {"job": JOB, "verify": verify},
+            f"{DRAINED}, action.job is carried out, {VERIFIED}, and it returns to service",
+        ),
+        (
+            {"job": JOB, "node": "Cordoned", "afterwards": "Keep"},
+            f"{CORDONED}, action.job is carried out, and it stays as it is",
+        ),
+        ({"node": "Drained"}, f"{DRAINED}, and it returns to service"),
+    ):
+        predicted = plan(**action)
+        assert message in [one.message for one in predicted.findings]
+        assert not predicted.is_blocked
+        assert [node.starts for node in predicted.nodes] == ["Now"]
+    unavailable = plan(reboot={})
+    assert unavailable.is_blocked
+    (finding,) = [one for one in unavailable.findings if one.severity == "Blocks"]
+    assert finding.reason == "ActionUnavailable"
+    assert finding.next_action == (
+        "install reboots and start the manager with --controllers=reboots"
+    )
+    assert [node.starts for node in unavailable.nodes] == ["ActionUnavailable"]
+    assert "--controllers=reboots" in unavailable.nodes[0].message
+    assert not plan(frozenset({"rollouts", "reboots"}), reboot={}).is_blocked
+
+
+@pytest.mark.rule("NP-04")
+@pytest.mark.rule("NP-05")
+def test_a_plan_names_what_other_systems_hold_and_need(make: Make) -> None:
+    nodes = [plan_node(make.node(name)) for name in "abc"]
+    state = ClusterState(
+        nodes=nodes, holders={"c": Holder("Plan", "os/base")}, objections={"a": "a last replica"}
+    )
+    spec: dict[str, Any] = {"nodeNames": [{"name": "a"}, {"name": "b"}]}
+    (predicted,) = predict([make.rollout(phase=None, **spec)], state, make.now)
+    assert [(node.name, node.starts, node.message) for node in predicted.nodes] == [
+        ("a", "NodeNeeded", "a last replica"),
+        ("b", "MaxConcurrent", "1 of 1 nodes in flight: Plan os/base"),
+    ]
 
 
 @pytest.mark.rule("NP-41")
