@@ -103,6 +103,8 @@ class Checker:
         self._most = 0  # guarded by _seen_lock
         self._found: list[Violation] = []  # guarded by _seen_lock
         self._evictions: Counter[str] = Counter()  # guarded by _seen_lock
+        # The generations of announced budgets, by uid. Guarded by _seen_lock.
+        self._expected: dict[str, int] = {}
 
     def __enter__(self) -> Self:
         self._cleanup.callback(self._client.close)
@@ -172,15 +174,18 @@ class Checker:
         """Use a budget that is about to be changed.
 
         The watch of pods may deliver the effects of the change before the watch of budgets
-        delivers the change.
+        delivers the change. Until then events with the former specification count for nothing.
         """
+        metadata = budget["metadata"]
+        with self._seen_lock:
+            self._expected[metadata["uid"]] = metadata["generation"]
         self._invariants.observe(
             Change(
                 type="MODIFIED",
                 resource=_BUDGETS,
                 object=budget,
                 previous=None,
-                resource_version=int(budget["metadata"]["resourceVersion"]),
+                resource_version=int(metadata["resourceVersion"]),
                 request=None,
             )
         )
@@ -201,6 +206,9 @@ class Checker:
                 self._node_locked(before, change.object)
             elif kind == NODE_REPLACEMENTS.plural:
                 self._count_locked("replacements", self._replacements_in_flight())
+            is_former = self._is_former_locked(change)
+        if is_former:
+            return
         self._invariants.observe(
             Change(
                 type=change.type,
@@ -211,6 +219,12 @@ class Checker:
                 request=origin,
             )
         )
+
+    def _is_former_locked(self, change: Change) -> bool:
+        """Return whether a budget is reported with the specification before an announced one."""
+        metadata = change.object["metadata"]
+        expected = self._expected.get(metadata["uid"], 0)
+        return change.type != "DELETED" and metadata.get("generation", 0) < expected
 
     def _origin_locked(self, change: Change) -> Origin | None:
         """Return the origin of a pod's deletion, as far as the pod shows it."""

@@ -144,7 +144,10 @@ def test_an_eviction_may_arrive_before_the_expected_budget_change(
     if is_told:
         body = {"spec": {"minAvailable": 1}}
         budgets = scene.of("PodDisruptionBudget")
+        former = budgets.get("web", "default")
         scene.checker.expect(budgets.patch("web", body, "default", dry_run=True))
+        late = Change("MODIFIED", BucketId("poddisruptionbudgets", "policy"), former, None, 0, None)
+        scene.checker.observe(late)
     scene.checker.observe(Change("MODIFIED", BucketId("pods", ""), after, before, 0, None))
     assert [violation.what for violation in scene.checker.violations] == found
 

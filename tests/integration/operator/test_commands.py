@@ -125,7 +125,7 @@ def test_a_rollout_is_cancelled_while_a_node_is_in_flight(case: Case, terminal: 
     planned = terminal.run("plan", case.name, "-o", "json", status=1).result
     assert [n["name"] for n in planned["rollouts"][0]["nodes"]] == [busy], "it never starts"
 
-    case.target.of("PodDisruptionBudget").delete("web", case.name)
+    case.change_budget("web", minAvailable=0)
     last = terminal.run("status", case.name, "--watch", "-o", "json").result["rollouts"][0]
     assert (last["phase"], last["completed"], last["cancelled"]) == ("Completed", 1, 1)
     assert case.is_cordoned(busy)

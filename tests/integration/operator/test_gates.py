@@ -157,7 +157,7 @@ def test_a_drained_node_counts_as_done_when_a_gate_after_it_is_open(case: Case) 
     wait_for("a blocker", lambda: case.status("NodeDrain", child).get("blockers"))
     set_health(case, "bad")
     wait_for_gate(case, "Closed")
-    case.target.of("PodDisruptionBudget").delete("web", case.name)
+    case.change_budget("web", minAvailable=0)
 
     def verified() -> dict[str, Any]:
         return case.condition("NodeVerified", "NodeReplacement", child)
