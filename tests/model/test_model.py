@@ -19,6 +19,7 @@ def part(number: int) -> tuple[int, int]:
     return first, RUNS * (number + 1) // PARTS - first
 
 
+@pytest.mark.rule("UP-43")
 @pytest.mark.rule("NP-03")
 @pytest.mark.rule("NP-04")
 @pytest.mark.rule("NP-05")

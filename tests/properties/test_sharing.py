@@ -42,6 +42,8 @@ def play(first: int, count: int, *sources: Path) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
+@pytest.mark.rule("UP-43")
+@pytest.mark.rule("UP-41")
 @pytest.mark.rule("NP-03")
 @pytest.mark.timeout(14_000)
 @pytest.mark.parametrize("number", range(PARTS))

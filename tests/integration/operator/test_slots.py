@@ -10,6 +10,7 @@ from tests.integration.conftest import CommandLine
 pytestmark = pytest.mark.timeout(240)
 
 
+@pytest.mark.rule("RB-10")
 @pytest.mark.rule("NP-02")
 @pytest.mark.rule("NP-04")
 def test_a_paused_drain_of_a_user_holds_a_slot_across_a_restart_of_the_manager(

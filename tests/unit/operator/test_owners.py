@@ -120,6 +120,20 @@ def test_a_wait_of_one_owner_does_not_hold_another(make: Make) -> None:
     assert decisions.waiting == {"roll-a": WaitReason.MAX_CONCURRENT}
 
 
+@pytest.mark.rule("MA-10")
+def test_nodes_of_all_owners_are_counted_together(make: Make) -> None:
+    """One limit for the whole cluster, whatever owns the replacements."""
+    busy = owned(make.replacement("a", step=Step.DRAINING))
+    seen = snapshot(make, busy, make.replacement("b"), views=[view()])
+    assert admit(seen, make.now).waiting == {"roll-b": WaitReason.MAX_CONCURRENT}
+    mine, other = owned(make.replacement("c")), make.replacement("d", step=Step.DRAINING)
+    seen = snapshot(make, mine, other, views=[view()])
+    assert admit(seen, make.now).waiting == {"roll-c": WaitReason.MAX_CONCURRENT}
+    first, second = owned(make.replacement("e")), make.replacement("f")
+    decisions = admit(snapshot(make, first, second, views=[view()]), make.now)
+    assert len(decisions.start) == 1, "the last slot was taken twice"
+
+
 def test_the_replacements_of_a_cancelled_owner_are_cancelled(make: Make) -> None:
     seen = snapshot(make, owned(make.replacement("a")), views=[view(cancel=True)])
     assert admit(seen, make.now).cancelled == ("roll-a",)

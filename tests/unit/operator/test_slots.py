@@ -64,6 +64,7 @@ def cluster(make: Make, *replacements: NodeReplacement, **fields: Any) -> Cluste
 # Turns
 
 
+@pytest.mark.rule("RB-12")
 @pytest.mark.rule("NP-01")
 def test_one_admission_at_a_time_has_the_turn() -> None:
     shared, inside, entered = slots(), threading.Event(), threading.Event()
@@ -103,6 +104,7 @@ def test_a_turn_ends_with_the_exception_of_its_body() -> None:
         pass
 
 
+@pytest.mark.rule("RB-12")
 @pytest.mark.rule("NP-03")
 def test_a_turn_begins_with_the_unanswered_writes_of_every_admission() -> None:
     shared, read = slots(), list[str]()
@@ -131,6 +133,8 @@ def test_no_turn_begins_while_a_write_may_have_succeeded_unseen() -> None:
 # Holders and objections
 
 
+@pytest.mark.rule("IG-75")
+@pytest.mark.rule("UP-42")
 @pytest.mark.rule("NP-01")
 def test_the_holders_of_all_systems_are_one_mapping_and_a_system_can_leave_out_its_own() -> None:
     shared = slots()
@@ -143,6 +147,7 @@ def test_the_holders_of_all_systems_are_one_mapping_and_a_system_can_leave_out_i
     assert shared.holders(without="a") == {"n2": Holder("B", "other")}
 
 
+@pytest.mark.rule("IG-75")
 @pytest.mark.rule("NP-01")
 def test_the_first_objection_counts() -> None:
     shared = slots()
@@ -188,6 +193,7 @@ def test_a_change_of_one_system_reaches_the_admissions_of_the_others() -> None:
     assert calls == ["b", "a", "c", "b"]
 
 
+@pytest.mark.rule("RB-12")
 @pytest.mark.rule("NP-07")
 def test_slots_of_a_kind_that_no_system_handles_are_counted_and_logged_once(
     make: Make,
@@ -209,6 +215,7 @@ def test_slots_of_a_kind_that_no_system_handles_are_counted_and_logged_once(
     ]
 
 
+@pytest.mark.rule("RB-10")
 @pytest.mark.rule("NP-02")
 @pytest.mark.parametrize("phase", [None, *DrainPhase])
 @pytest.mark.parametrize("paused", [False, True])
@@ -246,6 +253,7 @@ def test_a_drain_of_a_replacement_is_the_slot_of_the_replacement(make: Make) -> 
     assert set(replacement_holders([], [drain], nodes)) == {"a"}
 
 
+@pytest.mark.rule("RB-11")
 @pytest.mark.rule("NP-02")
 def test_other_systems_count_stalled_replacements(make: Make) -> None:
     stalled = make.replacement("a", step=Step.DRAINING, status={"stalled_since": make.now})
@@ -263,6 +271,7 @@ def test_messages_name_few_holders_and_count_the_others() -> None:
 # Admission of rollouts
 
 
+@pytest.mark.rule("IG-75")
 @pytest.mark.rule("NP-04")
 def test_a_node_that_another_system_holds_occupies_a_slot(make: Make) -> None:
     decisions = admit(cluster(make, make.replacement("a"), holders={"n7": BY_USER}), make.now)
@@ -285,6 +294,7 @@ def test_nodes_of_rollouts_are_counted_and_not_named(make: Make) -> None:
     assert admit(seen, make.now).details == {"roll-b": message}
 
 
+@pytest.mark.rule("RB-11")
 @pytest.mark.rule("NP-04")
 def test_without_other_holders_messages_are_those_of_the_reasons(make: Make) -> None:
     seen = cluster(make, make.replacement("a", step=Step.DRAINING), make.replacement("b"))
@@ -293,6 +303,7 @@ def test_without_other_holders_messages_are_those_of_the_reasons(make: Make) -> 
     assert decisions.details == {}
 
 
+@pytest.mark.rule("IG-75")
 @pytest.mark.rule("NP-04")
 def test_the_node_that_another_system_holds_is_not_started(make: Make) -> None:
     strategy = {"maxConcurrent": 5}
@@ -309,6 +320,7 @@ def test_the_node_that_another_system_holds_is_not_started(make: Make) -> None:
     assert decisions.details == {"roll-a": message}
 
 
+@pytest.mark.rule("RB-11")
 @pytest.mark.rule("NP-04")
 def test_a_held_node_of_another_zone_delays_the_others(make: Make) -> None:
     strategy = {"maxConcurrent": 5, "topologyKey": "zone"}
@@ -321,6 +333,7 @@ def test_a_held_node_of_another_zone_delays_the_others(make: Make) -> None:
     assert decisions.details["roll-a"].endswith(": NodeDrain mine (created by a user)")
 
 
+@pytest.mark.rule("RB-11")
 @pytest.mark.rule("NP-04")
 def test_a_held_node_of_the_control_plane_delays_the_others(make: Make) -> None:
     nodes = {name: master(make, name) for name in ("a", "n7")}
@@ -419,6 +432,7 @@ def message_of(operator: Operator, name: str) -> str:
     return found.message if found is not None else ""
 
 
+@pytest.mark.rule("RB-11")
 @pytest.mark.rule("NP-02")
 @pytest.mark.rule("NP-04")
 def test_a_drain_of_a_user_delays_a_rollout_until_it_is_gone(operator: Operator) -> None:
@@ -440,6 +454,7 @@ def test_a_drain_of_a_user_delays_a_rollout_until_it_is_gone(operator: Operator)
     assert operator.steps() == {"roll-a": Step.RESERVED}
 
 
+@pytest.mark.rule("UP-40")
 @pytest.mark.rule("NP-01")
 @pytest.mark.rule("NP-05")
 def test_a_registered_source_and_an_objection_delay_nodes(operator: Operator) -> None:
@@ -478,6 +493,7 @@ def test_nothing_starts_while_a_source_fails(operator: Operator) -> None:
     assert operator.replacement("mine").status.current is Step.RESERVED
 
 
+@pytest.mark.rule("UP-41")
 @pytest.mark.rule("NP-03")
 def test_admission_writes_its_starts_within_its_turn(operator: Operator) -> None:
     operator.add_node("a")
@@ -491,6 +507,7 @@ def test_admission_writes_its_starts_within_its_turn(operator: Operator) -> None
         assert len(operator.transport.targets) == before
 
 
+@pytest.mark.rule("IG-75")
 @pytest.mark.rule("NP-01")
 def test_admission_follows_a_change_of_another_system_within_a_second(
     operator: Operator, monkeypatch: pytest.MonkeyPatch

@@ -52,6 +52,7 @@ def schedule(days: str, start: str, end: str, zone: str, rule: DayRule = DayRule
 BERLIN, PACIFIC = "Europe/Berlin", "America/Los_Angeles"
 
 
+@pytest.mark.rule("RB-61")
 @pytest.mark.rule("NP-40")
 @pytest.mark.parametrize(
     ("days", "start", "end", "zone", "instant", "by_start", "by_moment"),
@@ -83,6 +84,7 @@ def test_both_rules_about_weekdays(
     assert of_plan.is_open(at(instant)) is by_moment
 
 
+@pytest.mark.rule("RB-60")
 @pytest.mark.rule("NP-40")
 @pytest.mark.parametrize(
     ("text", "seconds"),
@@ -104,6 +106,7 @@ def test_times_of_day(text: str, seconds: int) -> None:
     assert parse_time(text) == seconds
 
 
+@pytest.mark.rule("RB-60")
 @pytest.mark.rule("NP-40")
 @pytest.mark.parametrize(
     "text", ["24:00", "3PM", "9:5", "3:04pm", "9:05 am", "25", "13pm", "", "9:60", "9am\n", "٣"]
@@ -113,6 +116,7 @@ def test_other_texts_are_no_times(text: str) -> None:
         parse_time(text)
 
 
+@pytest.mark.rule("RB-60")
 @pytest.mark.rule("NP-40")
 def test_days_have_four_forms_in_any_case() -> None:
     assert parse_days(["0", "MO", "Tue", "wednesday", "tH", "FRI", "saturDAY"]) == set(range(7))
@@ -121,6 +125,7 @@ def test_days_have_four_forms_in_any_case() -> None:
             parse_days([text])
 
 
+@pytest.mark.rule("RB-60")
 @pytest.mark.rule("NP-40")
 def test_invalid_windows_are_refused_with_the_name_of_the_field() -> None:
     with pytest.raises(ConfigError, match=r"end='09:00': it must differ from start"):
@@ -133,6 +138,7 @@ def test_invalid_windows_are_refused_with_the_name_of_the_field() -> None:
         Window.parse((), "x", "10am")
 
 
+@pytest.mark.rule("RB-60")
 @pytest.mark.rule("NP-40")
 def test_defaults_are_every_day_and_all_day() -> None:
     always = Schedule((Window.parse(),))
@@ -282,6 +288,7 @@ windows = st.tuples(
 ).filter(lambda window: window[1] != window[2])
 
 
+@pytest.mark.rule("RB-62")
 @pytest.mark.rule("NP-40")
 @pytest.mark.parametrize("zone", ZONES)
 @settings(max_examples=8)
@@ -292,6 +299,7 @@ def test_every_minute_of_some_days_equals_the_oracle(
     compare(zone, day, 2, window)
 
 
+@pytest.mark.rule("RB-62")
 @pytest.mark.rule("NP-40")
 @pytest.mark.parametrize(("zone", "change"), CHANGES)
 @pytest.mark.parametrize(
@@ -303,6 +311,7 @@ def test_changes_of_clocks_equal_the_oracle(zone: str, change: str, start: int, 
     compare(zone, first, 3, ({0, 6}, start, end))
 
 
+@pytest.mark.rule("RB-62")
 @pytest.mark.rule("NP-40")
 @pytest.mark.skipif(
     int(os.environ.get("NAVARCHOS_SEEDS", "0")) < 10000, reason="takes minutes: make nightly"
