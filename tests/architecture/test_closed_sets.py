@@ -48,7 +48,7 @@ PLACES: Final = {
     "RolloutPhase": {
         "cli/status.py",
         "cli/summary.py",
-        "operator/replacements/admission.py",
+        "operator/replacements/candidates.py",
         "operator/rollouts/events.py",
         "operator/rollouts/status.py",
     },

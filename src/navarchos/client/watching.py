@@ -7,16 +7,8 @@ from typing import Final, Generic, Literal, NoReturn, Self, TypeAlias, TypeVar, 
 
 import msgspec
 
+from navarchos.client import errors
 from navarchos.client.decoding import Codec, resource_version_of
-from navarchos.client.errors import (
-    ConnectFailed,
-    DecodeError,
-    Expired,
-    RequestTimeout,
-    WatchBroken,
-    WatchExpired,
-    error_from_status,
-)
 from navarchos.client.status import decode_status
 from navarchos.client.transport import Response
 from navarchos.logs import get_logger
@@ -55,7 +47,7 @@ class WatchEvent(msgspec.Struct, Generic[T], frozen=True):
     object: T | None
     resource_version: ResourceVersion
     initial_events_end: bool = False
-    failure: DecodeError | None = None
+    failure: errors.DecodeError | None = None
 
 
 class _Line(msgspec.Struct, frozen=True):
@@ -185,11 +177,11 @@ class WatchStream(Generic[T]):
         silence = self._silence()
         try:
             return self._response.read_some(silence, batch=self._is_listing)
-        except RequestTimeout as error:
+        except errors.RequestTimeout as error:
             why = f"the server sent nothing for {silence} seconds"
-            raise WatchBroken(self._resource, why) from error
-        except ConnectFailed as error:
-            raise WatchBroken(self._resource, error.why) from error
+            raise errors.WatchBroken(self._resource, why) from error
+        except errors.ConnectFailed as error:
+            raise errors.WatchBroken(self._resource, error.why) from error
 
     def _event(self, line: bytes) -> WatchEvent[T] | None:
         change = self._codec.decode_change(line)
@@ -202,7 +194,7 @@ class WatchStream(Generic[T]):
                 return self._bookmark(found.object)
         except msgspec.DecodeError as error:
             why = "the stream ended" if self._ended else "the stream is not readable"
-            raise WatchBroken(self._resource, f"{why} in the middle of an event") from error
+            raise errors.WatchBroken(self._resource, f"{why} in the middle of an event") from error
         if found.type == "ERROR":
             self._raise_status(found.object)
         if found.type not in _TYPES:
@@ -214,7 +206,7 @@ class WatchStream(Generic[T]):
         try:
             self._codec.check_kind(data, verb="watch")
             obj = self._codec.decode(data, verb="watch")
-        except DecodeError as failure:
+        except errors.DecodeError as failure:
             version = ResourceVersion(failure.resource_version)
             return WatchEvent(kind, None, version, failure=failure)
         return WatchEvent(kind, obj, resource_version_of(obj, data))
@@ -235,12 +227,12 @@ class WatchStream(Generic[T]):
         try:
             status = decode_status(data)
         except msgspec.DecodeError as error:
-            raise WatchBroken(
+            raise errors.WatchBroken(
                 self._resource, "the server reported an error that is not a Status"
             ) from error
-        reported = error_from_status(status, verb="watch", resource=self._resource)
-        if isinstance(reported, Expired):
-            raise WatchExpired(self._resource, reported.message or "too old") from reported
+        reported = errors.error_from_status(status, verb="watch", resource=self._resource)
+        if isinstance(reported, errors.Expired):
+            raise errors.WatchExpired(self._resource, reported.message or "too old") from reported
         raise reported
 
 

@@ -8,9 +8,7 @@ from typing import Final, assert_never
 
 from navarchos.client.selectors import Selector
 from navarchos.drain import DrainPlan, EvictionOutcome, EvictionResult, PlannedPod, Pod
-from navarchos.operator.api.v1alpha1 import (
-    EscalationAction,
-)
+from navarchos.operator.api import v1alpha1 as api
 
 __all__ = [
     "TERMINATING_TOO_LONG_AFTER",
@@ -76,7 +74,7 @@ class ParsedStage:
 
     number: int
     after: float
-    action: EscalationAction
+    action: api.EscalationAction
     namespaces: frozenset[str]
     selector: Selector
 
@@ -84,7 +82,7 @@ class ParsedStage:
     def verb(self) -> str:
         """What the stage does, for messages: "stage 1 deletes the pod"."""
         match self.action:
-            case EscalationAction.DELETE | EscalationAction.DELETE_UNHEALTHY:
+            case api.EscalationAction.DELETE | api.EscalationAction.DELETE_UNHEALTHY:
                 return "deletes"
             case _:
                 assert_never(self.action)
@@ -96,9 +94,9 @@ class ParsedStage:
         if not self.selector.matches(pod.metadata.labels):
             return False
         match self.action:
-            case EscalationAction.DELETE:
+            case api.EscalationAction.DELETE:
                 return True
-            case EscalationAction.DELETE_UNHEALTHY:
+            case api.EscalationAction.DELETE_UNHEALTHY:
                 return not pod.is_ready
             case _:
                 assert_never(self.action)
@@ -186,7 +184,7 @@ class EvictionRequest:
         if self.stage is None:
             return RemovalMethod.DELETE if disable_eviction else RemovalMethod.EVICT
         match self.stage.action:
-            case EscalationAction.DELETE | EscalationAction.DELETE_UNHEALTHY:
+            case api.EscalationAction.DELETE | api.EscalationAction.DELETE_UNHEALTHY:
                 return RemovalMethod.DELETE
             case _:
                 assert_never(self.stage.action)

@@ -12,9 +12,7 @@ from navarchos.drain import (
     full_name,
     retry_delay,
 )
-from navarchos.operator.api.v1alpha1 import (
-    NodeDrain,
-)
+from navarchos.operator.api import v1alpha1 as api
 from navarchos.operator.drains.batch import EvictionAttempt, EvictionRequest, RemovalMethod
 from navarchos.operator.drains.events import DrainEvents
 from navarchos.operator.drains.memory import BudgetWatch, DrainMemory, budget_names
@@ -87,7 +85,7 @@ class EvictionDispatcher:
         self._rand = rand
 
     def send(
-        self, drain: NodeDrain, requests: Sequence[EvictionRequest], options: DrainOptions
+        self, drain: api.NodeDrain, requests: Sequence[EvictionRequest], options: DrainOptions
     ) -> None:
         """Send these requests and record the responses; return when all have been answered."""
         name = drain.metadata.name

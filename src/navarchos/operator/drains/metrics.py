@@ -6,9 +6,7 @@ from typing import Final
 
 from navarchos.drain import EvictionOutcome
 from navarchos.instrument import Instruments
-from navarchos.operator.api.v1alpha1 import (
-    DrainPhase,
-)
+from navarchos.operator.api import v1alpha1 as api
 
 __all__ = ["DrainMetrics"]
 
@@ -41,7 +39,7 @@ class DrainMetrics:
         )
         self._evictions = {outcome: evictions.labels(str(outcome)) for outcome in EvictionOutcome}
         self._durations = {
-            phase: duration.labels(str(phase)) for phase in DrainPhase if phase.is_final
+            phase: duration.labels(str(phase)) for phase in api.DrainPhase if phase.is_final
         }
         self._blocked = instruments.gauge(
             "navarchos_drain_blocked_pods", "Pods whose eviction is currently blocked."
@@ -58,7 +56,9 @@ class DrainMetrics:
         """Count one eviction or deletion request."""
         self._evictions[outcome].inc()
 
-    def observe_end(self, phase: DrainPhase, started_at: datetime | None, now: datetime) -> None:
+    def observe_end(
+        self, phase: api.DrainPhase, started_at: datetime | None, now: datetime
+    ) -> None:
         """Record the duration of a drain; a drain without an eviction has no duration."""
         if started_at is not None:
             self._durations[phase].observe(max(0.0, (now - started_at).total_seconds()))

@@ -21,9 +21,7 @@ from navarchos.drain import (
 from navarchos.informers import InformerOptions, Scope, SharedInformer
 from navarchos.informers.source import informer_rbac
 from navarchos.instrument import Instruments
-from navarchos.operator.api.v1alpha1 import (
-    NodeDrain,
-)
+from navarchos.operator.api import v1alpha1 as api
 
 __all__ = ["RBAC", "WATCH_RBAC", "NodePods", "PodWatches"]
 
@@ -164,7 +162,7 @@ class NodePods:
         self._cached_daemon_sets = daemon_sets
 
     def from_cache(
-        self, drain: NodeDrain, options: DrainOptions, now: datetime
+        self, drain: api.NodeDrain, options: DrainOptions, now: datetime
     ) -> DrainPlan | None:
         """Return the plan for the watched pods; `None` while the watch has not synced.
 
@@ -173,7 +171,7 @@ class NodePods:
         pods = self._watches.pods(drain.metadata.name, drain.spec.node_name)
         return None if pods is None else classify(pods, options, self._exists, now=now)
 
-    def from_server(self, drain: NodeDrain, options: DrainOptions, now: datetime) -> DrainPlan:
+    def from_server(self, drain: api.NodeDrain, options: DrainOptions, now: datetime) -> DrainPlan:
         """Return the plan for the pods as the server has them now.
 
         Raises:

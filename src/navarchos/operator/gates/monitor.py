@@ -14,24 +14,9 @@ from navarchos.instrument import Instruments
 from navarchos.logs import get_logger
 from navarchos.operator.api import v1alpha1 as api
 from navarchos.operator.clients import OWNER_INDEX, OperatorClients
-from navarchos.operator.gates import decide
-from navarchos.operator.gates.alerts import (
-    AlertPollers,
-    AlertQuery,
-    AlertReader,
-    PrometheusReader,
-    query_of_gate,
-)
+from navarchos.operator.gates import alerts, decide, objects
 from navarchos.operator.gates.decide import GateObservation, GateRecord, GateWait, Workload
 from navarchos.operator.gates.expressions import parse
-from navarchos.operator.gates.objects import (
-    WORKLOAD_KINDS,
-    ObjectWatches,
-    ObservedKind,
-    key_of_gate,
-    uid_of,
-    workload_of,
-)
 from navarchos.operator.nodes import Node
 from navarchos.stopping import StopToken
 from navarchos.threads import ThreadGroup
@@ -88,16 +73,16 @@ class GateMonitor:
         *,
         clock: Clock,
         instruments: Instruments,
-        read_alerts: AlertReader | None = None,
+        read_alerts: alerts.AlertReader | None = None,
     ) -> None:
         self._clients = clients
         self._clock = clock
         self._listeners: list[Callable[[str], None]] = []
-        self._watches = ObjectWatches(
+        self._watches = objects.ObjectWatches(
             client, on_change=self._object_changed, clock=clock, instruments=instruments
         )
-        self._pollers = AlertPollers(
-            read_alerts or PrometheusReader(clock),
+        self._pollers = alerts.AlertPollers(
+            read_alerts or alerts.PrometheusReader(clock),
             on_result=self._alerts_changed,
             clock=clock,
             instruments=instruments,
@@ -267,9 +252,9 @@ class GateMonitor:
     def _watch_locked(self) -> None:
         """Start and stop what the gates of the followed rollouts need."""
         gates = self._gates_locked()
-        keys = {key: None for gate in gates if (key := key_of_gate(gate)) is not None}
+        keys = {key: None for gate in gates if (key := objects.key_of_gate(gate)) is not None}
         if any(gate.evicted_pods is not None for gate in gates):
-            keys.update(dict.fromkeys(WORKLOAD_KINDS))
+            keys.update(dict.fromkeys(objects.WORKLOAD_KINDS))
         if self._watches.want(keys):
             self._wake_service()
         needs_nodes = any(gate.nodes is not None for gate in gates)
@@ -282,7 +267,9 @@ class GateMonitor:
         elif not needs_nodes and self._nodes_handler is not None:
             self._nodes_handler.remove()
             self._nodes_handler = None
-        self._pollers.forget({query_of_gate(g.alerts) for g in gates if g.alerts is not None})
+        self._pollers.forget(
+            {alerts.query_of_gate(g.alerts) for g in gates if g.alerts is not None}
+        )
         self._want_queries_locked()
 
     def _has_nodes_in_flight(self, uid: str) -> bool:
@@ -290,8 +277,8 @@ class GateMonitor:
         return any(child.status.current.in_flight for child in children)
 
     def _want_queries_locked(self) -> None:
-        wanted: dict[AlertQuery, int] = {
-            query_of_gate(gate.alerts): self._slots_version
+        wanted: dict[alerts.AlertQuery, int] = {
+            alerts.query_of_gate(gate.alerts): self._slots_version
             for each in self._followed.values()
             if each.can_start or each.is_ending
             for gate in each.rollout.spec.gates
@@ -301,7 +288,9 @@ class GateMonitor:
 
     # Changes
 
-    def _object_changed(self, key: ObservedKind, unmet: decide.ObservedObject | None) -> None:
+    def _object_changed(
+        self, key: objects.ObservedKind, unmet: decide.ObservedObject | None
+    ) -> None:
         """Judge the gates on a kind again; a gate with an unmet object was closed in between."""
         now = self._clock.now()
         changed: list[_Followed] = []
@@ -324,13 +313,13 @@ class GateMonitor:
         if old is None or _node_inputs(old) != _node_inputs(new):
             self._judge_all(_has_nodes)
 
-    def _alerts_changed(self, query: AlertQuery) -> None:
+    def _alerts_changed(self, query: alerts.AlertQuery) -> None:
         with self._state_lock:
             asking = [
                 followed
                 for followed in self._followed.values()
                 if any(
-                    gate.alerts is not None and query_of_gate(gate.alerts) == query
+                    gate.alerts is not None and alerts.query_of_gate(gate.alerts) == query
                     for gate in followed.rollout.spec.gates
                 )
             ]
@@ -371,15 +360,15 @@ class GateMonitor:
     # Observations
 
     def _observe_locked(self, followed: _Followed, gate: api.GateSpec) -> GateObservation:
-        if (key := key_of_gate(gate)) is not None:
+        if (key := objects.key_of_gate(gate)) is not None:
             problem = _expression_problem(gate) or self._watches.problem(key)
             return GateObservation(problem=problem, objects=self._watches.objects(key))
         if gate.nodes is not None:
             return GateObservation(nodes=self._clients.nodes.list(), in_flight=self._in_flight)
         if gate.alerts is not None:
-            result = self._pollers.result(query_of_gate(gate.alerts))
+            result = self._pollers.result(alerts.query_of_gate(gate.alerts))
             return GateObservation(alerts=result, slots_version=self._slots_version)
-        problems = [self._watches.problem(key) for key in WORKLOAD_KINDS]
+        problems = [self._watches.problem(key) for key in objects.WORKLOAD_KINDS]
         children = self._clients.replacements.by_index(OWNER_INDEX, followed.rollout.metadata.uid)
         return GateObservation(
             problem=next((problem for problem in problems if problem), ""),
@@ -391,18 +380,18 @@ class GateMonitor:
         )
 
     def _workloads(self, children: Sequence[api.NodeReplacement]) -> Sequence[Workload] | None:
-        if not all(map(self._watches.has_synced, WORKLOAD_KINDS)):
+        if not all(map(self._watches.has_synced, objects.WORKLOAD_KINDS)):
             return None
         owners = {owner.uid: owner for c in children for owner in c.status.evicted_owners}
-        kinds = {key.kind: key for key in WORKLOAD_KINDS}
+        kinds = {key.kind: key for key in objects.WORKLOAD_KINDS}
         found = []
         for owner in owners.values():
             if (key := kinds.get(owner.kind)) is None:
                 continue
             obj = self._watches.find(key, owner.name, owner.namespace)
             # A controller that was deleted wants no pods; one with the same name is another.
-            if obj is not None and uid_of(obj) == owner.uid:
-                found.append(workload_of(owner.kind, obj))
+            if obj is not None and objects.uid_of(obj) == owner.uid:
+                found.append(objects.workload_of(owner.kind, obj))
         return found
 
 
@@ -440,8 +429,10 @@ def _expression_problem(gate: api.GateSpec) -> str:
     return ""
 
 
-def _observes(gate: api.GateSpec, key: ObservedKind) -> bool:
-    return key_of_gate(gate) == key or (gate.evicted_pods is not None and key in WORKLOAD_KINDS)
+def _observes(gate: api.GateSpec, key: objects.ObservedKind) -> bool:
+    return objects.key_of_gate(gate) == key or (
+        gate.evicted_pods is not None and key in objects.WORKLOAD_KINDS
+    )
 
 
 def _has_nodes(gate: api.GateSpec) -> bool:

@@ -4,6 +4,8 @@
 ADMISSION ──> reconciler.py ──> admission_loop.py   observe ──> decide ──> write, on one worker
                 snapshot.py     the observed objects; budgets.py  budgets of a few nodes
                 admission.py    which nodes may start; stalled.py  which release their slot
+                candidates.py   in which order; limits.py, waits.py  what they wait for
+                preparation.py  what actions do before a node starts
 NodeReplacement ──> reconciler.py ──> pipeline.py   observe ──> decide ──> act ──> persist
                 steps/          what each step does next, as pure functions
                 attempt_drain.py  the NodeDrain of an attempt

@@ -6,13 +6,7 @@ from datetime import datetime
 from typing import Final
 
 from navarchos.instrument import Instruments
-from navarchos.operator.api.v1alpha1 import (
-    NODE_REPLACEMENTS,
-    GateState,
-    ReplacementPhase,
-    RolloutPhase,
-    Step,
-)
+from navarchos.operator.api import v1alpha1 as api
 from navarchos.operator.replacements.snapshot import ClusterSnapshot
 
 __all__ = ["MAX_PRIORITIES", "ReplacementMetrics"]
@@ -62,22 +56,22 @@ class ReplacementMetrics:
     def publish(self, snapshot: ClusterSnapshot) -> None:
         """Set every gauge from a snapshot."""
         steps = Counter(r.status.current for r in snapshot.replacements)
-        for step in Step:
+        for step in api.Step:
             self._nodes.labels(step).set(steps[step])
         self._publish_slots(snapshot)
         self._publish_priorities(snapshot)
         phases = Counter(
-            rollout.status.phase or RolloutPhase.NEW
+            rollout.status.phase or api.RolloutPhase.NEW
             for uid, rollout in snapshot.rollouts.items()
             if uid not in snapshot.other_owners
         )
-        for phase in RolloutPhase:
+        for phase in api.RolloutPhase:
             self._rollouts.labels(phase).set(phases[phase])
         self._publish_progress(snapshot)
         gates = Counter(
             record.verdict.state for each in snapshot.gates.values() for record in each.values()
         )
-        for gate_state in GateState:
+        for gate_state in api.GateState:
             self._gates.labels(gate_state).set(gates[gate_state])
 
     def publish_windows(self, openings: Collection[datetime]) -> None:
@@ -90,7 +84,7 @@ class ReplacementMetrics:
         held = Counter(holder.kind for holder in snapshot.holders.values())
         # The last value of a kind that holds no slot any more must disappear.
         self._slots.clear()
-        self._slots.labels(NODE_REPLACEMENTS.kind).set(len(own | snapshot.orphaned))
+        self._slots.labels(api.NODE_REPLACEMENTS.kind).set(len(own | snapshot.orphaned))
         for kind, count in held.items():
             self._slots.labels(kind).set(count)
 
@@ -99,7 +93,7 @@ class ReplacementMetrics:
             (r.status.current.phase, r.spec.replacement.priority) for r in snapshot.replacements
         )
         shown = sorted({priority for _, priority in counts}, reverse=True)[:MAX_PRIORITIES]
-        totals: Counter[tuple[ReplacementPhase, str]] = Counter()
+        totals: Counter[tuple[api.ReplacementPhase, str]] = Counter()
         for (phase, priority), count in counts.items():
             totals[phase, str(priority) if priority in shown else "other"] += count
         # The last value of a priority that is not used any more must disappear.
@@ -111,7 +105,7 @@ class ReplacementMetrics:
         unfinished = [
             rollout.status
             for uid, rollout in snapshot.rollouts.items()
-            if rollout.status.phase is not RolloutPhase.COMPLETED
+            if rollout.status.phase is not api.RolloutPhase.COMPLETED
             and uid not in snapshot.other_owners
         ]
         for state, count in (

@@ -4,14 +4,7 @@ from typing import assert_never
 
 from navarchos.events import EventType, Recorder
 from navarchos.logs import get_logger
-from navarchos.operator.api.v1alpha1 import (
-    NODE_ROLLOUTS,
-    GateState,
-    NodeRollout,
-    RolloutPhase,
-    WaveState,
-    WaveStatus,
-)
+from navarchos.operator.api import v1alpha1 as api
 from navarchos.operator.reasons import ConditionType, EventReason
 from navarchos.runtime.conditions import find_condition, is_true
 
@@ -29,7 +22,7 @@ class RolloutEvents:
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
 
-    def changed(self, before: NodeRollout, after: NodeRollout) -> None:
+    def changed(self, before: api.NodeRollout, after: api.NodeRollout) -> None:
         """Record what a status write, just done, has changed."""
         was, now = before.status, after.status
         if was.start_timestamp is None and now.nodes_not_found:
@@ -48,13 +41,13 @@ class RolloutEvents:
         if was.phase is not now.phase:
             _log.info(
                 "rollout_advanced",
-                kind=NODE_ROLLOUTS.kind,
+                kind=api.NODE_ROLLOUTS.kind,
                 name=after.metadata.name,
                 phase=now.phase,
             )
             self._record_phase(after)
 
-    def _record_wave(self, before: NodeRollout, after: NodeRollout) -> None:
+    def _record_wave(self, before: api.NodeRollout, after: api.NodeRollout) -> None:
         was, now = before.status.wave, after.status.wave
         if now is None:
             return
@@ -70,60 +63,60 @@ class RolloutEvents:
             return
         _log.info(
             "wave_advanced",
-            kind=NODE_ROLLOUTS.kind,
+            kind=api.NODE_ROLLOUTS.kind,
             name=after.metadata.name,
             wave=now.number,
             state=now.state,
         )
         if was is not None and (over := _waves_over(was, now)):
             self._record(after, EventReason.WAVE_COMPLETED, over)
-        if now.state is WaveState.AWAITING_APPROVAL:
+        if now.state is api.WaveState.AWAITING_APPROVAL:
             message = (
                 f"wave {now.number} of {now.of} needs an approval; "
                 f"run: navarchos approve {after.metadata.name}"
             )
             self._record(after, EventReason.WAVE_AWAITS_APPROVAL, message)
 
-    def _record_gates(self, before: NodeRollout, after: NodeRollout) -> None:
+    def _record_gates(self, before: api.NodeRollout, after: api.NodeRollout) -> None:
         states = {gate.name: gate.state for gate in before.status.gates}
         for gate in after.status.gates:
-            was = states.get(gate.name, GateState.PENDING)
+            was = states.get(gate.name, api.GateState.PENDING)
             if was is gate.state:
                 continue
             match gate.state:
-                case GateState.CLOSED:
+                case api.GateState.CLOSED:
                     message = f"gate {gate.name} is closed: {gate.message}"
                     self._warn(after, EventReason.GATE_CLOSED, message)
-                case GateState.OPEN if was is GateState.CLOSED:
+                case api.GateState.OPEN if was is api.GateState.CLOSED:
                     self._record(after, EventReason.GATE_OPENED, f"gate {gate.name} is open")
-                case GateState.OPEN | GateState.PENDING:
+                case api.GateState.OPEN | api.GateState.PENDING:
                     pass
                 case _:
                     assert_never(gate.state)
 
-    def _record_phase(self, rollout: NodeRollout) -> None:
+    def _record_phase(self, rollout: api.NodeRollout) -> None:
         status = rollout.status
         match status.phase:
-            case RolloutPhase.COMPLETED:
+            case api.RolloutPhase.COMPLETED:
                 self._record(rollout, EventReason.ROLLOUT_COMPLETED, _summary(rollout))
-            case RolloutPhase.HALTED:
+            case api.RolloutPhase.HALTED:
                 message = _message(rollout, ConditionType.HALTED)
                 self._warn(rollout, EventReason.ROLLOUT_HALTED, message)
-            case None | RolloutPhase.NEW | RolloutPhase.IN_PROGRESS:
+            case None | api.RolloutPhase.NEW | api.RolloutPhase.IN_PROGRESS:
                 pass
             case _:
                 assert_never(status.phase)
 
-    def _warn(self, rollout: NodeRollout, reason: EventReason, message: str) -> None:
-        self._recorder.record(NODE_ROLLOUTS, rollout, EventType.WARNING, reason, message)
+    def _warn(self, rollout: api.NodeRollout, reason: EventReason, message: str) -> None:
+        self._recorder.record(api.NODE_ROLLOUTS, rollout, EventType.WARNING, reason, message)
 
-    def _record(self, rollout: NodeRollout, reason: EventReason, message: str) -> None:
-        self._recorder.record(NODE_ROLLOUTS, rollout, EventType.NORMAL, reason, message)
+    def _record(self, rollout: api.NodeRollout, reason: EventReason, message: str) -> None:
+        self._recorder.record(api.NODE_ROLLOUTS, rollout, EventType.NORMAL, reason, message)
 
 
-def _waves_over(was: WaveStatus, now: WaveStatus) -> str:
+def _waves_over(was: api.WaveStatus, now: api.WaveStatus) -> str:
     """Return which waves have ended, in words; empty if none has."""
-    if now.state is WaveState.COMPLETED:
+    if now.state is api.WaveState.COMPLETED:
         return f"wave {now.number} of {now.of} is over, and no wave holds nodes back any more"
     if now.number <= was.number or now.of != was.of:
         return ""  # the waves were edited
@@ -132,7 +125,7 @@ def _waves_over(was: WaveStatus, now: WaveStatus) -> str:
     return f"{over} over; up to {now.up_to} nodes may start"
 
 
-def _summary(rollout: NodeRollout) -> str:
+def _summary(rollout: api.NodeRollout) -> str:
     status = rollout.status
     if not status.nodes:
         return _message(rollout, ConditionType.REPLACEMENTS_IN_PROGRESS)
@@ -142,10 +135,10 @@ def _summary(rollout: NodeRollout) -> str:
     return f"{done} of {len(status.nodes)} nodes replaced, {failed} failed{more}"
 
 
-def _message(rollout: NodeRollout, type_: ConditionType) -> str:
+def _message(rollout: api.NodeRollout, type_: ConditionType) -> str:
     found = find_condition(rollout.status.conditions, type_)
     return found.message if found is not None else ""
 
 
-def _became_true(before: NodeRollout, after: NodeRollout, type_: ConditionType) -> bool:
+def _became_true(before: api.NodeRollout, after: api.NodeRollout, type_: ConditionType) -> bool:
     return is_true(after.status.conditions, type_) and not is_true(before.status.conditions, type_)
