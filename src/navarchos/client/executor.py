@@ -14,16 +14,9 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from navarchos.client import errors
 from navarchos.client.config import ClientConfig
 from navarchos.client.credentials import Renewal
-from navarchos.client.errors import (
-    ApiError,
-    ClientError,
-    ConnectFailed,
-    DecodeError,
-    RequestTimeout,
-    error_from_response,
-)
 from navarchos.client.metrics import RequestMetrics
 from navarchos.client.transport import (
     Call,
@@ -195,7 +188,7 @@ class RequestExecutor:
         deadline = None if timeout is None else self._clock.monotonic() + timeout
         try:
             return self._repeat(call, _RetryState(deadline, self._clock, stop), receive)
-        except ClientError as error:
+        except errors.ClientError as error:
             error.verb, error.resource, error.key = call.verb, call.resource, call.key
             raise
 
@@ -207,7 +200,7 @@ class RequestExecutor:
             renewals = self._renewal.count
             try:
                 response, received = self._try(call, tries, receive)
-            except ConnectFailed as error:
+            except errors.ConnectFailed as error:
                 if call.is_read and tries.may_reconnect(error, watch=call.verb == "watch"):
                     continue
                 raise
@@ -237,7 +230,7 @@ class RequestExecutor:
             self._log_warnings(response.headers.get("warning", ""))
             try:
                 received = receive(response)
-            except DecodeError:
+            except errors.DecodeError:
                 code = str(response.status)  # a response arrived, even if it is unreadable
                 raise
             code = str(response.status)
@@ -333,10 +326,10 @@ class _RetryState:
         self.stop.raise_if_set()
         left = self.left()
         if left == 0:
-            raise RequestTimeout("the deadline passed before the request was sent")
+            raise errors.RequestTimeout("the deadline passed before the request was sent")
         delay = limit.reserve(left)
         if delay is None:
-            raise RequestTimeout(
+            raise errors.RequestTimeout(
                 "the wait for this client's own rate limit exceeds the timeout; raise qps and burst"
             )
         if delay > 0:
@@ -345,7 +338,7 @@ class _RetryState:
         self._begun += 1
         return delay
 
-    def may_reconnect(self, error: ConnectFailed, *, watch: bool) -> bool:
+    def may_reconnect(self, error: errors.ConnectFailed, *, watch: bool) -> bool:
         """Return whether a read may use another connection; wait before it if needed."""
         if error.kept:
             # Each such failure removes one pooled connection, so this loop ends.
@@ -393,8 +386,8 @@ def _whole(response: Response) -> RawResponse:
     return RawResponse(response.status, headers, body)
 
 
-def _error(call: Call, response: RawResponse) -> ApiError:
-    return error_from_response(
+def _error(call: Call, response: RawResponse) -> errors.ApiError:
+    return errors.error_from_response(
         response.status,
         response.headers,
         response.body,
@@ -407,7 +400,7 @@ def _error(call: Call, response: RawResponse) -> ApiError:
 def _retry_after(received: object) -> float | None:
     if not isinstance(received, RawResponse):
         return None
-    return error_from_response(received.status, received.headers, received.body).retry_after
+    return errors.error_from_response(received.status, received.headers, received.body).retry_after
 
 
 def _limit(config: ClientConfig, clock: Clock) -> RequestLimit:

@@ -12,15 +12,8 @@ from typing import Any, Final, NoReturn
 from urllib.parse import urlsplit
 
 import urllib3
+from urllib3 import exceptions
 from urllib3.connection import HTTPConnection
-from urllib3.exceptions import (
-    ConnectTimeoutError,
-    HTTPError,
-    LocationParseError,
-    NewConnectionError,
-    ReadTimeoutError,
-    SSLError,
-)
 
 from navarchos.client.config import ClientConfig
 from navarchos.client.errors import ConnectFailed, RequestTimeout, TlsFailed, TransportError
@@ -44,7 +37,7 @@ _CONNECT_TIMEOUT: Final = 10.0
 _CHECK_PERIOD: Final = 60.0
 """Seconds between two looks at the certificate files, as for token files."""
 
-_FAILURES: Final = (HTTPError, http.client.HTTPException, OSError, ValueError)
+_FAILURES: Final = (exceptions.HTTPError, http.client.HTTPException, OSError, ValueError)
 """Failures of the network, from urllib3 and from `http.client`."""
 
 _KEEPALIVE: Final = [
@@ -341,7 +334,7 @@ def _manager(config: ClientConfig) -> urllib3.PoolManager:
         if config.proxy:
             return urllib3.ProxyManager(config.proxy, **options)
         return urllib3.PoolManager(**options)
-    except (LocationParseError, urllib3.exceptions.ProxySchemeUnknown) as error:
+    except (exceptions.LocationParseError, urllib3.exceptions.ProxySchemeUnknown) as error:
         raise ConfigError("proxy", config.proxy, "it must be an http or https URL") from error
 
 
@@ -349,7 +342,7 @@ def _raise_ours(error: Exception, context: RequestContext, stop: StopToken | Non
     """Raise the error of this library for a failure; `Stopped` after an abort."""
     if context.aborted:
         raise Stopped(_reason(stop)) from error
-    if isinstance(error, ValueError) and not isinstance(error, HTTPError | OSError):
+    if isinstance(error, ValueError) and not isinstance(error, exceptions.HTTPError | OSError):
         raise error
     raise _transport_error(error, context) from error
 
@@ -357,14 +350,14 @@ def _raise_ours(error: Exception, context: RequestContext, stop: StopToken | Non
 def _transport_error(error: Exception, context: RequestContext) -> TransportError:
     # The most specific class first: several of them derive from each other.
     match error:
-        case SSLError() | ssl.SSLError():
+        case exceptions.SSLError() | ssl.SSLError():
             return TlsFailed(f"the TLS handshake failed: {error}", sent=context.sent)
-        case NewConnectionError():
+        case exceptions.NewConnectionError():
             refused = isinstance(error.__cause__, ConnectionRefusedError)
             return ConnectFailed(_first_cause(error), refused=refused)
-        case ConnectTimeoutError():
+        case exceptions.ConnectTimeoutError():
             return ConnectFailed("the server did not accept a connection in time")
-        case ReadTimeoutError() | TimeoutError():
+        case exceptions.ReadTimeoutError() | TimeoutError():
             return RequestTimeout("the server did not answer in time", sent=context.sent)
         case _:
             return ConnectFailed(

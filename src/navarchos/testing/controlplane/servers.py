@@ -15,18 +15,10 @@ from navarchos.clock import Clock
 from navarchos.logs import get_logger
 from navarchos.stopping import StopToken
 from navarchos.testing.apiserver import BucketId
-from navarchos.testing.controlplane import access, audit, credentials, errors, health, kwok
+from navarchos.testing.controlplane import access, audit, credentials, errors, health, kwok, tools
 from navarchos.testing.controlplane.binaries import Binary
 from navarchos.testing.controlplane.guard import Guard
 from navarchos.testing.controlplane.layout import HOST, Layout, Ports
-from navarchos.testing.controlplane.tools import (
-    APISERVER,
-    CONTROLLER_MANAGER,
-    ETCD,
-    KWOK,
-    SCHEDULER,
-    Tool,
-)
 
 __all__ = [
     "AUDIT_POLICY",
@@ -200,14 +192,18 @@ class ControlPlaneOptions:
     choose_ports: Callable[[], Ports] = Ports.choose
 
     @property
-    def tools(self) -> Sequence[Tool]:
+    def tools(self) -> Sequence[tools.Tool]:
         """The programs that these settings need."""
-        optional = ((CONTROLLER_MANAGER, self.controllers), (SCHEDULER, self.scheduler))
-        return (ETCD, APISERVER, *(tool for tool, wanted in optional if wanted))
+        optional = ((tools.CONTROLLER_MANAGER, self.controllers), (tools.SCHEDULER, self.scheduler))
+        return (tools.ETCD, tools.APISERVER, *(tool for tool, wanted in optional if wanted))
 
 
 def start_control_plane(
-    binaries: Mapping[Tool, Binary], options: ControlPlaneOptions, *, stop: StopToken, clock: Clock
+    binaries: Mapping[tools.Tool, Binary],
+    options: ControlPlaneOptions,
+    *,
+    stop: StopToken,
+    clock: Clock,
 ) -> "RunningControlPlane":
     """Start a control plane and wait until all servers are ready.
 
@@ -226,7 +222,10 @@ def start_control_plane(
 
 
 def _start_once(
-    binaries: Mapping[Tool, Binary], options: ControlPlaneOptions, stop: StopToken, clock: Clock
+    binaries: Mapping[tools.Tool, Binary],
+    options: ControlPlaneOptions,
+    stop: StopToken,
+    clock: Clock,
 ) -> "RunningControlPlane":
     with ExitStack() as cleanup:
         guard = Guard()
@@ -259,7 +258,7 @@ class RunningControlPlane:
         self,
         guard: Guard,
         ports: Ports,
-        binaries: Mapping[Tool, Binary],
+        binaries: Mapping[tools.Tool, Binary],
         options: ControlPlaneOptions,
         *,
         stop: StopToken,
@@ -282,21 +281,21 @@ class RunningControlPlane:
         self.client = Client(self.client_config(self.administrator, _AGENT))
         self.access = access.Access(
             self.client,
-            wait=lambda check: self._waiter.until(APISERVER.name, check),
+            wait=lambda check: self._waiter.until(tools.APISERVER.name, check),
             service_accounts=options.controllers,
         )
 
     def start(self) -> None:
         """Start the servers and wait until they are ready."""
         self._write_files()
-        self._launch(ETCD, etcd_arguments(self.layout))
+        self._launch(tools.ETCD, etcd_arguments(self.layout))
         port = self.layout.ports.etcd
-        self._waiter.until(ETCD.name, lambda: health.http_health(port, "/health"))
+        self._waiter.until(tools.ETCD.name, lambda: health.http_health(port, "/health"))
         self.start_apiserver()
         if self._options.controllers:
-            self._launch(CONTROLLER_MANAGER, controller_manager_arguments(self.layout))
+            self._launch(tools.CONTROLLER_MANAGER, controller_manager_arguments(self.layout))
         if self._options.scheduler:
-            self._launch(SCHEDULER, scheduler_arguments(self.layout))
+            self._launch(tools.SCHEDULER, scheduler_arguments(self.layout))
         self._wait_for_the_rest()
 
     def stop(self) -> None:
@@ -308,29 +307,29 @@ class RunningControlPlane:
     def start_apiserver(self) -> None:
         """Start the API server and wait until it is ready."""
         arguments = apiserver_arguments(self.layout, service_accounts=self._options.controllers)
-        self._launch(APISERVER, arguments)
+        self._launch(tools.APISERVER, arguments)
         ports, authority = self.layout.ports, self.layout.authority
         self._waiter.until(
-            APISERVER.name, lambda: health.http_health(ports.apiserver, "/readyz", authority)
+            tools.APISERVER.name, lambda: health.http_health(ports.apiserver, "/readyz", authority)
         )
 
     def stop_apiserver(self, *, kill: bool) -> None:
         """Stop the API server; its port and its data stay reserved for a restart."""
         if kill:
-            self._guard.signal(APISERVER.name, signal.SIGKILL)
-        self._guard.stop_server(APISERVER.name)
+            self._guard.signal(tools.APISERVER.name, signal.SIGKILL)
+        self._guard.stop_server(tools.APISERVER.name)
 
     def start_kwok(self, binary: Binary, *, all_nodes: bool) -> None:
         """Start fake kubelets and wait until they are ready."""
         self.layout.kwok_config.write_text(kwok.kwok_config(), encoding="utf-8")
-        self._write_kubeconfig(KWOK.name, "kwok", [_ADMINISTRATORS])
+        self._write_kubeconfig(tools.KWOK.name, "kwok", [_ADMINISTRATORS])
         arguments = kwok_arguments(self.layout, all_nodes=all_nodes)
-        self._guard.start(KWOK.name, str(binary.path), *arguments, *self._further(KWOK))
+        self._guard.start(tools.KWOK.name, str(binary.path), *arguments, *self._further(tools.KWOK))
         port = self.layout.ports.kwok
-        self._waiter.until(KWOK.name, lambda: health.http_health(port, "/healthz"))
+        self._waiter.until(tools.KWOK.name, lambda: health.http_health(port, "/healthz"))
 
     @contextmanager
-    def paused(self, tool: Tool) -> Iterator[None]:
+    def paused(self, tool: tools.Tool) -> Iterator[None]:
         """Pause a server (SIGSTOP) for the length of a `with` block."""
         self._guard.signal(tool.name, signal.SIGSTOP)
         try:
@@ -355,34 +354,38 @@ class RunningControlPlane:
     def _wait_for_the_rest(self) -> None:
         ports, authority = self.layout.ports, self.layout.authority
         # The API server creates the namespace shortly after it reports readiness.
-        self._waiter.until(APISERVER.name, self._missing("namespaces", ""))
+        self._waiter.until(tools.APISERVER.name, self._missing("namespaces", ""))
         if self._options.controllers:
             port = ports.controller_manager
             self._waiter.until(
-                CONTROLLER_MANAGER.name, lambda: health.http_health(port, "/healthz", authority)
+                tools.CONTROLLER_MANAGER.name,
+                lambda: health.http_health(port, "/healthz", authority),
             )
             # Pods cannot be created before the namespace has its default service account.
-            self._waiter.until(CONTROLLER_MANAGER.name, self._missing("serviceaccounts", "default"))
+            self._waiter.until(
+                tools.CONTROLLER_MANAGER.name, self._missing("serviceaccounts", "default")
+            )
         if self._options.scheduler:
             self._waiter.until(
-                SCHEDULER.name, lambda: health.http_health(ports.scheduler, "/readyz", authority)
+                tools.SCHEDULER.name,
+                lambda: health.http_health(ports.scheduler, "/readyz", authority),
             )
 
     def _missing(self, plural: str, namespace: str) -> Callable[[], str]:
         return lambda: self.access.missing(BucketId(plural, ""), namespace, "default")
 
-    def _launch(self, tool: Tool, arguments: Sequence[str]) -> None:
+    def _launch(self, tool: tools.Tool, arguments: Sequence[str]) -> None:
         path = str(self._binaries[tool].path)
         self._guard.start(tool.name, path, *arguments, *self._further(tool))
 
-    def _further(self, tool: Tool) -> Sequence[str]:
+    def _further(self, tool: tools.Tool) -> Sequence[str]:
         return self._options.arguments.get(tool.name, ())
 
     def _write_files(self) -> None:
         credentials.make_signing_keys(self.layout.certificates, "service-accounts")
         self.authority.issue_server("server", _SERVER_NAMES)
         credentials.write_private(self.layout.audit_policy, AUDIT_POLICY)
-        for tool in (CONTROLLER_MANAGER, SCHEDULER):
+        for tool in (tools.CONTROLLER_MANAGER, tools.SCHEDULER):
             self._write_kubeconfig(tool.name, f"system:{tool.name}", ())
 
     def _write_kubeconfig(self, name: str, user: str, groups: Sequence[str]) -> None:
