@@ -134,9 +134,12 @@ def test_the_published_columns_are_shown(case: Case, kubectl: Kubectl) -> None:
     assert row[:6] == [case.replacement(name), *map(str, counts), "Completed"]
     assert counts[2:] == [2, 0]
     wide, (row,) = table(kubectl("get", "nrep", "-o", "wide"))
-    assert {"PRIORITY", "OWNERS"} <= {word.strip() for word in wide}
+    assert {"PRIORITY", "OWNERS", "STEP", "REASON"} <= {word.strip() for word in wide}
     assert row[6] == "7"
     assert row[8] == case.name
+    assert row[-2:] == ["Done", "Drained"]
+    wide, _ = table(kubectl("get", "nr", "-o", "wide"))
+    assert {"CANCELLED", "WAVE", "WAVE STATE"} <= {word.strip() for word in wide}
     assert kubectl("get", "nrep", f"--field-selector=spec.nodeName={name}", "-o", "name") == (
         f"nodereplacement.{GROUP}/{case.replacement(name)}\n"
     )
@@ -190,6 +193,14 @@ def test_fields_are_explained(kubectl: Kubectl, installed: Installed) -> None:
     shown = kubectl("explain", "noderollout.spec.strategy.maxConcurrent")
     assert "A node starts only while fewer than this many are in flight" in shown
     assert "evictionRetrySeconds" in kubectl("explain", "ndrain.spec")
+    for field, text in (
+        ("strategy.windows.timeZone", "An IANA time zone such as Europe/Berlin."),
+        ("strategy.waves.soakSeconds", "Seconds to wait after the last node of the wave"),
+        ("action.verify", "a node is not verified after a Job"),
+        ("gates.for", "What the objects must meet, as in kubectl wait"),
+        ("drain.prepare.waitForTimestamp.key", "The key of the node's annotation."),
+    ):
+        assert text in " ".join(kubectl("explain", f"noderollout.spec.{field}").split())
 
 
 REFUSED: list[tuple[str, dict[str, Any], str]] = [

@@ -136,10 +136,18 @@ class ActionSpec(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=
     ] = None
     reboot: Annotated[RebootAction | None, Meta(description="Reboot each node.")] = None
     replace: Annotated[
-        ReplaceAction | None, Meta(description="Replace the machine of each node.")
+        ReplaceAction | None,
+        Meta(
+            description="Replace the machine of each node. The node is always drained, and "
+            "afterwards does not apply."
+        ),
     ] = None
     remove: Annotated[
-        RemoveAction | None, Meta(description="Terminate the machine of each node.")
+        RemoveAction | None,
+        Meta(
+            description="Terminate the machine of each node. The node is always drained, and "
+            "afterwards does not apply."
+        ),
     ] = None
     node: Annotated[
         NodeState,
@@ -157,7 +165,12 @@ class ActionSpec(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=
         ),
     ] = Afterwards.RETURN
     verify: Annotated[
-        VerifySpec | None, Meta(description="What must be true of the node after the action.")
+        VerifySpec | None,
+        Meta(
+            description="What must be true of the node, or of the node that takes its place, after "
+            "the action. When absent, a node is not verified after a Job, and other actions have "
+            "defaults of their own."
+        ),
     ] = None
 
     @property

@@ -97,7 +97,12 @@ class TimestampWait(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_on
 
     key: Annotated[
         str,
-        Meta(description="The key; the value is a time in RFC 3339.", min_length=1, max_length=317),
+        Meta(
+            description="The key of the node's annotation. Its value is a time in RFC 3339, not "
+            "before the preparation.",
+            min_length=1,
+            max_length=317,
+        ),
     ]
     grace_period_seconds: Annotated[
         Seconds, Meta(description="Seconds to wait after that time.")

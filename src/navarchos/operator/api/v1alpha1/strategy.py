@@ -111,9 +111,9 @@ class TimeWindow(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=
 class BlackoutPeriod(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
     """A period in which no node starts."""
 
-    start: Annotated[datetime, Meta(description="The first moment of the period.", tz=True)] = (
-        msgspec.field(name="from")
-    )
+    start: Annotated[
+        datetime, Meta(description="The first moment, such as 2026-12-20T00:00:00Z.", tz=True)
+    ] = msgspec.field(name="from")
     end: Annotated[
         datetime, Meta(description="The moment at which nodes may start again.", tz=True)
     ] = msgspec.field(name="to")
@@ -260,7 +260,11 @@ class Wave(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
         ),
     ]
     soak_seconds: Annotated[
-        Seconds, Meta(description="Seconds to wait after the last node of the wave has finished.")
+        Seconds,
+        Meta(
+            description="Seconds to wait after the last node of the wave has finished, with all "
+            "gates open. A gate that closes begins them again."
+        ),
     ] = 0
     approval: Annotated[
         bool,
