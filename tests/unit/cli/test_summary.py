@@ -19,6 +19,8 @@ from navarchos.operator.api.v1alpha1 import (
     AttemptFailure,
     Blocker,
     DrainPhase,
+    GateState,
+    GateStatus,
     NodeRollout,
     RolloutPhase,
     Step,
@@ -166,6 +168,67 @@ def test_the_first_waiting_node_is_not_one_that_delays_no_other() -> None:
     alone = summarize_rollout(rollout, [needed], ()).waiting
     assert alone is not None
     assert alone.reason == "NodeNeeded"
+
+
+def told(type_: str, message: str) -> tuple[Condition, ...]:
+    return (Condition(type=type_, status="False", reason="Running", message=message),)
+
+
+@pytest.mark.rule("NP-31")
+@pytest.mark.rule("NP-21")
+@pytest.mark.rule("NP-41")
+def test_the_whole_pipeline_is_shown() -> None:
+    """A node in each step that waits for something, the gates, the window and the cancellation."""
+    gate = GateStatus(name="web", state=GateState.CLOSED, since=make.at(-60), message="not Ready")
+    open_gate = GateStatus(name="pods", state=GateState.OPEN, since=make.at(-5))
+    status = {"gates": (gate, open_gate), "replacements_cancelled_count": 2}
+    rollout = make.rollout(nodes=tuple("abcdefg"), status=status)
+    messages = {
+        "a": (Step.ACTING, told("ActionCompleted", "Job shop/a is running")),
+        "b": (Step.VERIFYING, told("NodeVerified", "not Ready for 30 s")),
+        "c": (Step.RELEASING, told("ActionCompleted", "its pods terminate")),
+        "d": (Step.PREPARING, ()),
+    }
+    children = [
+        make.replacement(name, step=step, since=-60, status={"conditions": conditions})
+        for name, (step, conditions) in messages.items()
+    ]
+    waiting = make.replacement(
+        "e",
+        reason="OutsideWindow",
+        since=-60,
+        status={"conditions": told("Waiting", "the next window opens at 22:00")},
+    )
+    drain = make.drain(children[-1], phase=DrainPhase.PREPARING)
+    conditions = told("Prepared", "the hook f5 has not answered")
+    drain = msgspec.structs.replace(
+        drain, status=msgspec.structs.replace(drain.status, conditions=conditions)
+    )
+    (shown,) = summarize([rollout], [*children, waiting], [drain]).rollouts
+    lines = rollout_lines(shown, make.now)
+    assert lines[0].endswith("2 cancelled")
+    assert lines[1:] == [
+        "  in flight  a  Acting for 1m0s: Job shop/a is running",
+        "  in flight  b  Verifying for 1m0s: not Ready for 30 s",
+        "  in flight  c  Releasing for 1m0s: its pods terminate",
+        "  in flight  d  Preparing for 1m0s: the hook f5 has not answered",
+        "  waiting    e  OutsideWindow for 1m0s: the next window opens at 22:00",
+        "  gates      web  Closed for 1m0s: not Ready",
+        "  gates      pods  Open for 5s",
+        "  next       the next window opens at 22:00",
+    ]
+    plain = msgspec.to_builtins(shown)
+    assert [node["message"] for node in plain["inFlight"]] == [
+        "Job shop/a is running",
+        "not Ready for 30 s",
+        "its pods terminate",
+        "the hook f5 has not answered",
+    ]
+    assert [(one["name"], one["state"]) for one in plain["gates"]] == [
+        ("web", "Closed"),
+        ("pods", "Open"),
+    ]
+    assert (plain["waiting"]["reason"], plain["cancelled"]) == ("OutsideWindow", 2)
 
 
 @pytest.mark.rule("NP-43")
