@@ -121,3 +121,17 @@ def test_plan_names_what_installed_systems_hold_and_need(
     ]
     lines = call(server, tmp_path, plan.plan, "roll").output.splitlines()
     assert "      1 of 1 nodes in flight: Tide neap" in lines
+
+
+def test_a_plan_says_which_systems_it_could_not_read(
+    server: ApiServer, client: Client, tmp_path: Path
+) -> None:
+    install_definitions(client, DEFINITION)
+    server.faults.add(Fault(verb="list", resource="tides", status=403))
+    server.faults.add(Fault(verb="list", resource="tides", status=403))
+    done = call(server, tmp_path, plan.plan, "roll", "-o", "json")
+    (rollout,) = json.loads(done.output)["rollouts"]
+    messages = [found["message"] for found in rollout["findings"]]
+    assert len([message for message in messages if "of tides were not read" in message]) == 2
+    assert [node["starts"] for node in rollout["nodes"]] == ["Now", "MaxConcurrent"]
+    assert not rollout["isBlocked"]

@@ -13,12 +13,14 @@ from navarchos.cli.errors import ExitStatus
 from navarchos.cli.manifest_files import Manifest, check, load
 from navarchos.cli.options import TargetCluster, cluster_options, output_option
 from navarchos.cli.summary import MAX_LINES
-from navarchos.client import Client
+from navarchos.client import Client, Forbidden
 from navarchos.operator.api.v1alpha1 import NODE_ROLLOUTS, NodeRollout
 from navarchos.operator.preflight import (
     ClusterState,
+    FindingReason,
     PlanFinding,
     PredictedRollout,
+    Severity,
     collect,
     predict,
     with_findings,
@@ -84,12 +86,25 @@ def _from_files(client: Client, manifests: list[Manifest]) -> list[NodeRollout]:
 
 def _with_slots(client: Client, systems: Sequence[System], state: ClusterState) -> ClusterState:
     """Add the nodes that other installed systems hold or need."""
-    reported = [system.slots(client) for system in systems if system.slots is not None]
+    holders, objections = dict(state.holders), dict(state.objections)
+    general = list(state.general)
+    for system in systems:
+        if system.slots is None:
+            continue
+        try:
+            reported = system.slots(client)
+        except Forbidden as error:
+            general.append(_not_read(system, error))
+        else:
+            holders |= reported.holders
+            objections |= reported.objections
+    controllers = frozenset({*DEFAULT, *(system.name for system in systems)})
     return replace(
         state,
-        holders={node: holder for each in reported for node, holder in each.holders.items()},
-        objections={node: text for each in reported for node, text in each.objections.items()},
-        controllers=frozenset({*DEFAULT, *(system.name for system in systems)}),
+        holders=holders,
+        objections=objections,
+        controllers=controllers,
+        general=tuple(general),
     )
 
 
@@ -99,10 +114,28 @@ def _with_findings(
     """Add what other installed systems find out about the nodes."""
     names = {node.name for rollout in predicted for node in rollout.nodes}
     for system in systems:
-        if system.plan is not None:
+        if system.plan is None:
+            continue
+        try:
             found = system.plan(client, names)
+        except Forbidden as error:
+            note = (_not_read(system, error),)
+            predicted = tuple(
+                msgspec.structs.replace(each, findings=(*each.findings, *note))
+                for each in predicted
+            )
+        else:
             predicted = tuple(with_findings(rollout, found) for rollout in predicted)
     return predicted
+
+
+def _not_read(system: System, error: Forbidden) -> PlanFinding:
+    return PlanFinding(
+        severity=Severity.NOTE,
+        reason=FindingReason.NOT_CHECKED,
+        message=f"the objects of {system.name} were not read: {error}",
+        next_action="run the plan with an account that has the permission",
+    )
 
 
 def _lines(rollout: PredictedRollout) -> Iterable[str]:
