@@ -12,6 +12,7 @@ PROJECTIONS = {
     "BudgetSpec",
     "BudgetStatus",
     "DaemonSet",
+    "Deployment",
     "Node",
     "NodeSpec",
     "NodeStatus",

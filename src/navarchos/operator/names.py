@@ -19,6 +19,7 @@ __all__ = [
     "MARKS_ANNOTATION",
     "MAX_LABEL_LENGTH",
     "MAX_NAME_LENGTH",
+    "MOVED_FOR_ANNOTATION",
     "RESUME_ANNOTATION",
     "TO_BE_REPLACED_TAINT",
     "child_name",
@@ -44,6 +45,9 @@ DRAIN_HOOK_ANNOTATION: Final = "navarchos.pusher.com/drain-hook"
 
 HOOK_ANSWER_PREFIX: Final = "hook.navarchos.pusher.com/"
 """On a NodeDrain, before the name of a hook: its answer, `Done` or `Waiting: TEXT`."""
+
+MOVED_FOR_ANNOTATION: Final = "navarchos.pusher.com/moved-for"
+"""On the template of a Deployment: the uid of the drain for which its pod was replaced first."""
 
 MARKS_ANNOTATION: Final = "navarchos.pusher.com/detached-for"
 """On a node: which marks it has for which objects, and what it had before (JSON)."""

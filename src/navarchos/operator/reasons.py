@@ -230,6 +230,7 @@ class EventReason(StrEnum):
     TIMESTAMP_UNREADABLE = "TimestampUnreadable"
     NODE_CORDONED = "NodeCordoned"
     NODE_UNCORDONED = "NodeUncordoned"
+    POD_REPLACED_FIRST = "PodReplacedFirst"
     POD_EVICTED = "PodEvicted"
     EVICTION_BLOCKED = "EvictionBlocked"
     BUDGET_BYPASSED = "BudgetBypassed"

@@ -1,5 +1,6 @@
 """Gates on real objects, through a whole manager: no node starts while a gate is closed."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -125,15 +126,15 @@ def test_evicted_pods_must_be_ready_again_before_the_next_node(case: Case) -> No
     assert case.checker.most_in_flight == 1
 
 
-def allow(case: Case, group: str, plural: str) -> None:
-    """Let the manager read a kind, as a user does who adds a gate on it."""
+def allow(case: Case, group: str, plural: str, *, verbs: Sequence[str] = ("list", "watch")) -> None:
+    """Let the manager use a kind, as a user does who adds a gate on it."""
     if not case.target.has_accounts:
         return
-    rule = {"apiGroups": [group], "resources": [plural], "verbs": ["list", "watch"]}
+    rule = {"apiGroups": [group], "resources": [plural], "verbs": list(verbs)}
     case.target.client.resource(CLUSTER_ROLES).create(
         {
             "metadata": {
-                "name": f"{case.name}-gates",
+                "name": f"{case.name}-{plural}",
                 "labels": {"navarchos.pusher.com/aggregate-to-gates": "true"},
             },
             "rules": [rule],

@@ -1,15 +1,16 @@
-"""Nodes that are taken out of service before their cordon, and drains without evictions."""
+"""Nodes that are taken out of service before their cordon, drains without evictions, successors."""
 
 import os
 import re
 import signal
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import pytest
 from tests.cases import manifests
@@ -17,9 +18,12 @@ from tests.cases.case import Case
 from tests.cases.target import CONFIG
 from tests.cases.waiting import wait_for
 from tests.integration.conftest import CommandLine
+from tests.integration.operator.test_gates import allow
 
-from navarchos.client import ApiError
+from navarchos.client import ApiError, ListOptions, Resource
 from navarchos.meta import format_time
+from navarchos.stopping import StopToken
+from navarchos.testing.cluster.pod_lifecycle import STARTS_AFTER
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -372,3 +376,110 @@ def test_a_preparation_that_cannot_work_is_refused(
 ) -> None:
     with pytest.raises(ApiError, match=message):
         case.roll(drain={"prepare": prepare})
+
+
+# Successors: one replica moves without an outage
+
+
+class Probe:
+    """A client that resolves a Service every 100 ms.
+
+    Lifecycle: a context manager; its thread samples.
+    """
+
+    def __init__(self, case: Case, app: str) -> None:
+        self._case, self._app = case, app
+        self._stop = StopToken()
+        self._thread = threading.Thread(target=self._run, name="probe")
+        self.answers: list[bool] = []
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.stop("the case has ended")
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stop.wait(0.1):
+            self.answers.append(self._is_served())
+
+    def _is_served(self) -> bool:
+        """Return whether the Service has a ready endpoint.
+
+        Without controllers of EndpointSlices the pods are read, as such a controller does.
+        """
+        case = self._case
+        if case.target.has_accounts:
+            client, options = (
+                case.target.client.resource(_SLICES),
+                ListOptions(label_selector=f"kubernetes.io/service-name={self._app}"),
+            )
+            slices = client.list(case.name, options).items
+            endpoints = [each for found in slices for each in found.get("endpoints") or ()]
+            return any(each["conditions"].get("ready") for each in endpoints)
+        return any(
+            condition["type"] == "Ready" and condition["status"] == "True"
+            for pod in case.pods()
+            if pod["metadata"]["labels"].get("app") == self._app
+            and "deletionTimestamp" not in pod["metadata"]
+            for condition in pod["status"].get("conditions", ())
+        )
+
+
+_SLICES: Final = Resource(
+    "discovery.k8s.io", "v1", "endpointslices", "EndpointSlice", namespaced=True, type=dict
+)
+_SERVICES: Final = Resource("", "v1", "services", "Service", namespaced=True, type=dict)
+
+
+def add_single_replica(case: Case, node: str) -> None:
+    """Add a Service with one pod on a node, which needs a second to start."""
+    web = manifests.deployment(case.name, "web", 1)
+    web["spec"]["template"]["metadata"]["annotations"][STARTS_AFTER] = "1s"
+    case.add(web)
+    case.target.client.resource(_SERVICES).create(
+        {
+            "metadata": {"name": "web"},
+            "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]},
+        },
+        case.name,
+    )
+    (pod,) = case.pods()
+    assert pod["spec"]["nodeName"] == node
+
+
+@pytest.mark.rule("IG-77")
+@pytest.mark.parametrize("policy", ["SingleReplica", pytest.param("Never", marks=pytest.mark.long)])
+def test_one_replica_moves_without_an_outage(case: Case, policy: str) -> None:
+    (node,) = case.add_nodes(1)
+    add_single_replica(case, node)
+    if policy == "SingleReplica":
+        case.add(manifests.budget(case.name, "web", minAvailable=1))
+    allow(case, "apps", "replicasets", verbs=["get"])
+    allow(case, "apps", "deployments", verbs=["get", "patch"])
+    case.add_nodes(1, first=2)
+    case.manager()
+    with Probe(case, "web") as probe:
+        wait_for("the first answers", lambda: sum(probe.answers) >= 5)
+        case.roll(
+            nodeSelectors=[],
+            nodeNames=[{"name": node}],
+            drain={"replaceFirst": policy},
+            strategy={"pendingPods": "Ignore"},
+        )
+        case.wait_for_phase("Completed")
+        before = len(probe.answers)
+        wait_for("the last answers", lambda: len(probe.answers) >= before + 20)
+    first = probe.answers.index(True)
+    outages = probe.answers[first:].count(False)
+    if policy == "Never":
+        assert outages, "the probe sees an outage"
+        return
+    assert outages == 0
+    assert case.checker.evictions(case.name) == 0
+    found = case.target.get("Deployment", "web", case.name)
+    assert found["spec"]["replicas"] == 1
+    assert "navarchos.pusher.com/moved-for" in found["spec"]["template"]["metadata"]["annotations"]
+    assert set(case.events(case.replacement(node))) >= {"PodReplacedFirst"}

@@ -20,6 +20,7 @@ from navarchos.operator.drains.memory import BudgetWatch, DrainMemory
 from navarchos.operator.drains.metrics import DrainMetrics
 from navarchos.operator.drains.pods import NodePods, PodWatches
 from navarchos.operator.drains.reconciler import DrainParts, DrainReconciler, sweep_request
+from navarchos.operator.drains.successors import Successors
 from navarchos.operator.marks import EXCLUDE_LABEL, NodeMarks, holders_of
 from navarchos.operator.names import CORDONED_BY_ANNOTATION, MARKS_ANNOTATION
 from navarchos.operator.nodes import NODES, Node
@@ -118,6 +119,7 @@ def build_reconciler(
         dispatcher=EvictionDispatcher(
             Evictor(client), runtime, memory, budgets, events, environment.rand
         ),
+        deployments=Successors(client),
         memory=memory,
         runtime=runtime,
         events=events,

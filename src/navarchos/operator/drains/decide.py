@@ -10,6 +10,7 @@ not cordoned  ──> cordon                                             [read: 
 not recorded  ──> record the pods; the options may refuse the drain  [read: pods]
 empty         ──> end                                                [read: pods]
 timed out     ──> end
+single replicas ──> ask Deployments for successors                   [reads: Deployments, node]
 due           ──> evict                                              [read: node]
 otherwise     ──> report progress
 ```
@@ -21,14 +22,16 @@ from the objects again. So every reconcile writes the status at most once, and a
 at any point is continued by the next one.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum, auto
 from typing import Final, assert_never
 
-from navarchos.drain import DrainPlan
+from navarchos.drain import DrainPlan, PlannedPod
 from navarchos.errors import ConfigError
 from navarchos.operator.api import v1alpha1 as api
+from navarchos.operator.drains import successors
 from navarchos.operator.drains.batch import (
     TERMINATING_TOO_LONG_AFTER,
     EvictionRequest,
@@ -53,6 +56,7 @@ __all__ = [
     "RECHECK_DELAYS",
     "Action",
     "AdoptDrain",
+    "AskSuccessors",
     "CordonNode",
     "DrainDecision",
     "DropOwnership",
@@ -172,6 +176,17 @@ class ReleaseDrain:
 
 
 @dataclass(frozen=True, slots=True)
+class AskSuccessors:
+    """Make Deployments replace their pods.
+
+    Attributes:
+        pods: The pods, each with its Deployment.
+    """
+
+    pods: tuple[tuple[PlannedPod, successors.SuccessorDue], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class EvictPods:
     """Send eviction requests."""
 
@@ -187,6 +202,7 @@ Action = (
     | UncordonNode
     | ReturnMarks
     | ReleaseDrain
+    | AskSuccessors
     | EvictPods
 )
 
@@ -383,8 +399,18 @@ def _decide_evictions(
     delays = _time_triggers(seen, plan, settings)
     # mutant: eviction-while-paused
     if seen.cordon is not None and seen.cordon.in_force and not seen.is_suspended:
+        eligible = eligible_pods(plan, seen.attempts, seen.now)
+        if (first := _decide_successors(seen, eligible)) is not None:
+            return first
+        if seen.replace_first_ends_in != 0.0:
+            delays += _successor_triggers(seen, settings)
+            eligible = tuple(
+                planned
+                for planned in eligible
+                if not successors.waits_for_successor(seen.successors.get(planned.uid))
+            )
         batch = next_batch(
-            eligible_pods(plan, seen.attempts, seen.now),
+            eligible,
             seen.attempts,
             settings.escalation,
             elapsed=seen.elapsed,
@@ -398,6 +424,39 @@ def _decide_evictions(
             return evict if Read.LIVE_NODE in seen.reads else Read.LIVE_NODE
         delays += [batch.next_in] if batch.next_in is not None else []
     return DrainDecision(report=Report.PROGRESS, requeue_after=min(delays, default=None))
+
+
+def _decide_successors(
+    seen: DrainObservation, eligible: Sequence[PlannedPod]
+) -> DrainDecision | Read | None:
+    """Ask Deployments with one replica for successors; `None` if none is to be asked (IG-77)."""
+    if seen.replace_first_ends_in == 0.0 or seen.is_halted:
+        return None
+    candidates = [planned for planned in eligible if successors.may_have_successor(planned)]
+    is_known = all(planned.uid in seen.successors for planned in candidates)
+    if not is_known and Read.SUCCESSORS not in seen.reads:
+        return Read.SUCCESSORS
+    due = tuple(
+        (planned, successor)
+        for planned in candidates
+        if isinstance(successor := seen.successors.get(planned.uid), successors.SuccessorDue)
+    )
+    if not due:
+        return None
+    # The pods may be on a new node of the same name, which is not drained.
+    if Read.LIVE_NODE not in seen.reads:
+        return Read.LIVE_NODE
+    return DrainDecision((AskSuccessors(due),), None, REQUEUE_SOON)
+
+
+def _successor_triggers(seen: DrainObservation, settings: DrainSettings) -> list[float]:
+    """Return the seconds until pods no longer wait, and until a refused request is repeated."""
+    delays = []
+    is_refused = bool(seen.waiting_for(successors.SuccessorRefused))
+    is_held = is_refused or bool(seen.waiting_for(successors.SuccessorAsked))
+    if seen.replace_first_ends_in is not None and is_held:
+        delays.append(seen.replace_first_ends_in)
+    return [*delays, settings.options.eviction_retry] if is_refused else delays
 
 
 def _ends_on_timeout(settings: DrainSettings) -> bool:

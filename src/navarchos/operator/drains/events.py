@@ -9,6 +9,7 @@ from navarchos.logs import get_logger
 from navarchos.operator.api import v1alpha1 as api
 from navarchos.operator.drains.metrics import DrainMetrics
 from navarchos.operator.drains.preparing import has_unreadable_time
+from navarchos.operator.drains.successors import Deployment
 from navarchos.operator.reasons import ConditionType, EventReason, PrepareReason, Reason
 from navarchos.runtime import find_condition
 
@@ -38,6 +39,21 @@ class DrainEvents:
         """Record that the drain has uncordoned its node."""
         message = f"{_node(drain)}: uncordoned, because this drain had cordoned it"
         self._normal(drain, EventReason.NODE_UNCORDONED, message, "Uncordon")
+
+    def replaced_first(
+        self, drain: api.NodeDrain, planned: PlannedPod, deployment: Deployment
+    ) -> None:
+        """Record that a Deployment was asked to replace a pod before it leaves the node."""
+        self._metrics.count_replaced_first()
+        message = f"Deployment {deployment.name} replaces pod {planned.name} first"
+        self._normal(drain, EventReason.POD_REPLACED_FIRST, message, "Replace")
+        _log.info(
+            "pod_replaced_first",
+            kind=PODS.kind,
+            namespace=planned.pod.metadata.namespace,
+            name=planned.pod.metadata.name,
+            deployment=deployment.metadata.name,
+        )
 
     def request_answered(self, outcome: EvictionOutcome) -> None:
         """Record the response to one eviction or deletion request."""

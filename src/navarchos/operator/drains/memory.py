@@ -4,14 +4,16 @@ Hints only: a new process sends one more request for every pod, waits a second l
 pods, and may write a status earlier. No decision is wrong without them.
 """
 
+import math
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import dataclass, field, replace
+from typing import Final, assert_never
 
 from navarchos.clock import Clock
 from navarchos.drain import Budget, EvictionResult, Pod, budgets_of, full_name
 from navarchos.informers import SharedInformer, Tombstone
+from navarchos.operator.drains import successors
 from navarchos.operator.drains.batch import EvictionAttempt
 from navarchos.operator.throttle import DeferredWrites
 
@@ -33,11 +35,13 @@ class Remembered:
         attempts: The last request for each pod, by uid.
         cordoned_for: Seconds since this process cordoned the node; `None` if it did not.
         status_wait: Seconds until the status may be written; 0 if it may be written now.
+        known_successors: What is known about the successors of pods, by uid of the pod.
     """
 
     attempts: Mapping[str, EvictionAttempt]
     cordoned_for: float | None = None
     status_wait: float = 0.0
+    known_successors: Mapping[str, successors.Successor] = field(default_factory=dict)
 
 
 class DrainMemory:
@@ -52,6 +56,8 @@ class DrainMemory:
         self._memory_lock = threading.Lock()
         # guarded by _memory_lock; by drain, then by pod uid, in the order of the plan
         self._attempts: dict[str, dict[str, EvictionAttempt]] = {}
+        # guarded by _memory_lock; by drain, then by pod uid: until when it is valid, monotonic
+        self._successors: dict[str, dict[str, tuple[successors.Successor, float]]] = {}
         self._cordoned_at: dict[str, float] = {}  # guarded by _memory_lock; monotonic, by drain
         self._written_at: dict[str, float] = {}  # guarded by _memory_lock; monotonic, by drain
         self._version = 0  # guarded by _memory_lock; grows whenever a budget allows more
@@ -67,6 +73,11 @@ class DrainMemory:
                 attempts=dict(self._attempts.get(drain, {})),
                 cordoned_for=None if cordoned_at is None else now - cordoned_at,
                 status_wait=self._status_wait_locked(drain, now),
+                known_successors={
+                    uid: successor
+                    for uid, (successor, until) in self._successors.get(drain, {}).items()
+                    if now < until
+                },
             )
 
     def forget(self, drain: str) -> None:
@@ -76,6 +87,7 @@ class DrainMemory:
             self._cordoned_at.pop(drain, None)
             self._written_at.pop(drain, None)
             self._attempts.pop(drain, None)
+            self._successors.pop(drain, None)
             if not self._attempts:
                 self._released.clear()
 
@@ -138,10 +150,38 @@ class DrainMemory:
                 known[uid] = replace(attempt, due_at=now) if missed else attempt
 
     def keep(self, drain: str, uids: Collection[str]) -> None:
-        """Forget the attempts of all other pods of the drain, which no longer need eviction."""
+        """Forget all other pods of the drain, which no longer need eviction."""
         with self._memory_lock:
+            successors = self._successors.get(drain)
+            if successors:
+                kept = {uid: successors[uid] for uid in successors if uid in uids}
+                self._successors[drain] = kept
             known = self._attempts.get(drain, {})
             self._attempts[drain] = {uid: known[uid] for uid in known if uid in uids}
+
+    def found_successors(
+        self, drain: str, found: Mapping[str, successors.Successor], *, retry_after: float
+    ) -> None:
+        """Remember what does not change about successors, and refusals until they are repeated.
+
+        Args:
+            drain: The drain's name.
+            found: The successors, by uid of the pod.
+            retry_after: Seconds until a refused request is repeated.
+        """
+        with self._memory_lock:
+            retry_at = self._clock.monotonic() + retry_after
+            known = self._successors.setdefault(drain, {})
+            for uid, successor in found.items():
+                match successor:
+                    case successors.NoSuccessor() | successors.SuccessorAsked():
+                        known[uid] = (successor, math.inf)
+                    case successors.SuccessorRefused():
+                        known[uid] = (successor, retry_at)
+                    case successors.SuccessorDue():
+                        pass
+                    case _:
+                        assert_never(successor)
 
     def release(self, budget: str, *, pods: int | None = None) -> frozenset[str]:
         """Make pods that a budget blocks due at once.

@@ -37,6 +37,10 @@ class DrainMetrics:
             [],
             buckets=_BUCKETS,
         )
+        self._replaced_first = instruments.counter(
+            "navarchos_drain_replaced_first_total",
+            "Pods whose Deployment was asked to replace them before they leave the node.",
+        )
         self._evictions = {outcome: evictions.labels(str(outcome)) for outcome in EvictionOutcome}
         self._durations = {
             phase: duration.labels(str(phase)) for phase in api.DrainPhase if phase.is_final
@@ -51,6 +55,10 @@ class DrainMetrics:
         self._by_drain_lock = threading.Lock()
         # guarded by _by_drain_lock; by drain: number of blocked pods, and since when
         self._by_drain: dict[str, tuple[int, float]] = {}
+
+    def count_replaced_first(self) -> None:
+        """Count one pod whose Deployment was asked to replace it first."""
+        self._replaced_first.inc()
 
     def count_request(self, outcome: EvictionOutcome) -> None:
         """Count one eviction or deletion request."""

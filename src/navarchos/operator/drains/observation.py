@@ -1,10 +1,10 @@
 """What one reconcile of a drain knows, and what follows from it. Pure; nothing is read here."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum, auto
-from typing import Final
+from typing import Final, assert_never
 
 from navarchos.drain import LATE_BINDING, DrainPlan, PlannedPod
 from navarchos.errors import ConfigError
@@ -13,6 +13,7 @@ from navarchos.operator.drains.batch import EvictionAttempt
 from navarchos.operator.drains.cordon import CordonDecision, decide_cordon
 from navarchos.operator.drains.preparing import PrepareDecision, decide_preparation, is_prepared
 from navarchos.operator.drains.settings import DrainSettings
+from navarchos.operator.drains.successors import Successor
 from navarchos.operator.nodes import Node
 from navarchos.operator.reasons import ConditionType
 from navarchos.runtime.conditions import find_condition, is_true
@@ -39,6 +40,8 @@ class Read(Enum):
     """The pods of the node as the server has them now."""
     LIVE_DRAIN = auto()
     """The drain as the server has it now: the cache drops the pods from an ended drain."""
+    SUCCESSORS = auto()
+    """The Deployments of the pods that may be replaced first, from the server."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +63,7 @@ class DrainObservation:
         node: The node; `None` if it is gone or was not read.
         plan: The classified pods; `None` if they were not read, or their watch has not synced.
         live_drain: The drain from the server; `None` if it is gone or was not read.
+        successors: What is known about the successors of pods, by uid of the pod.
     """
 
     drain: api.NodeDrain
@@ -75,6 +79,7 @@ class DrainObservation:
     node: Node | None = None
     plan: DrainPlan | None = None
     live_drain: api.NodeDrain | None = None
+    successors: Mapping[str, Successor] = field(default_factory=dict)
 
     @property
     def started_at(self) -> datetime | None:
@@ -150,6 +155,31 @@ class DrainObservation:
         if self.is_suspended or self.plan is None or self.plan.is_drained:
             return False
         return isinstance(self.settings, DrainSettings) and self.settings.is_timed_out(self.elapsed)
+
+    @property
+    def replace_first_ends_in(self) -> float | None:
+        """Seconds for which pods still wait for their successors; 0: they are evicted (IG-77).
+
+        `None` if there is no limit, because the drain has no timeout.
+        """
+        settings, policy = self.settings, self.drain.spec.replace_first
+        if policy is None or isinstance(settings, ConfigError):
+            return 0.0
+        match policy:
+            case api.ReplaceFirstPolicy.NEVER:
+                return 0.0
+            case api.ReplaceFirstPolicy.SINGLE_REPLICA:
+                timeout = settings.options.timeout
+                return None if timeout is None else max(0.0, timeout / 2 - self.elapsed)
+            case _:
+                assert_never(policy)
+
+    def waiting_for(self, kind: type[Successor]) -> dict[str, PlannedPod]:
+        """Return the pods that wait for their successors and are in this state, by uid."""
+        if self.plan is None or self.replace_first_ends_in == 0.0:
+            return {}
+        found = {planned.uid: planned for planned in self.plan.evict}
+        return {uid: found[uid] for uid in found if isinstance(self.successors.get(uid), kind)}
 
     @property
     def must_store_first(self) -> bool:

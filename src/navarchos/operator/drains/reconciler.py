@@ -1,17 +1,18 @@
 """One reconcile of one drain: observe, decide, act, persist."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, assert_never
 
 from navarchos.client import ApiError, Conflict
 from navarchos.client.rbac import PolicyRule
 from navarchos.clock import Clock
-from navarchos.drain import DrainPlan
+from navarchos.drain import DrainPlan, PlannedPod
 from navarchos.errors import ConfigError
 from navarchos.logs import get_logger
 from navarchos.operator.api import v1alpha1 as api
 from navarchos.operator.drains import decide as decisions
+from navarchos.operator.drains import successors
 from navarchos.operator.drains.cordon import NodeCordoner
 from navarchos.operator.drains.events import DrainEvents
 from navarchos.operator.drains.evictions import DrainRuntime, EvictionDispatcher
@@ -68,6 +69,7 @@ class DrainParts:
         marks: Marks nodes.
         pods: Reads pods.
         dispatcher: Sends evictions.
+        deployments: Asks Deployments to replace pods first.
         memory: Remembers what the process did.
         runtime: Whether evictions may be sent.
         events: Records transitions.
@@ -82,6 +84,7 @@ class DrainParts:
     marks: NodeMarks
     pods: NodePods
     dispatcher: EvictionDispatcher
+    deployments: successors.Successors
     memory: DrainMemory
     runtime: DrainRuntime
     events: DrainEvents
@@ -174,6 +177,7 @@ class DrainReconciler(Reconciler):
             attempts=remembered.attempts,
             cordoned_for=remembered.cordoned_for,
             status_wait=remembered.status_wait,
+            successors=remembered.known_successors,
         )
 
     def _read(self, seen: DrainObservation, read: Read) -> DrainObservation:
@@ -188,6 +192,8 @@ class DrainReconciler(Reconciler):
                 return self._with_plan(seen, self._pods.from_cache)
             case Read.LIVE_PODS:
                 return self._with_plan(seen, self._pods.from_server)
+            case Read.SUCCESSORS:
+                return self._with_successors(seen)
             case Read.LIVE_DRAIN:
                 live = self._drains.fetch(seen.drain.metadata.name)
                 is_same = live is not None and live.metadata.uid == seen.drain.metadata.uid
@@ -204,6 +210,17 @@ class DrainReconciler(Reconciler):
         if plan is not None:
             self._memory.keep(seen.drain.metadata.name, {planned.uid for planned in plan.evict})
         return replace(seen, plan=plan)
+
+    def _with_successors(self, seen: DrainObservation) -> DrainObservation:
+        evicted = seen.plan.evict if seen.plan is not None else ()
+        unknown = [
+            planned
+            for planned in evicted
+            if successors.may_have_successor(planned) and planned.uid not in seen.successors
+        ]
+        found = self._parts.deployments.look(seen.drain, unknown)
+        self._remember_successors(seen, found)
+        return replace(seen, successors={**seen.successors, **found})
 
     # Act
 
@@ -227,8 +244,8 @@ class DrainReconciler(Reconciler):
                 case decisions.UncordonNode():
                     if self._nodes.uncordon(drain):
                         self._events.node_uncordoned(drain)
-                case decisions.EvictPods(requests, settings):
-                    self._parts.dispatcher.send(drain, requests, settings.options)
+                case decisions.AskSuccessors() | decisions.EvictPods():
+                    self._move_pods(seen, action)
                 case _:
                     assert_never(action)
         return None
@@ -255,6 +272,32 @@ class DrainReconciler(Reconciler):
         self._memory.node_cordoned(drain.metadata.name)
         self._events.node_cordoned(drain, message)
         return None
+
+    def _move_pods(
+        self, seen: DrainObservation, action: decisions.AskSuccessors | decisions.EvictPods
+    ) -> None:
+        match action:
+            case decisions.AskSuccessors(pods):
+                for planned, due in pods:
+                    self._ask_successor(seen, planned, due)
+            case decisions.EvictPods(requests, settings):
+                self._parts.dispatcher.send(seen.drain, requests, settings.options)
+            case _:
+                assert_never(action)
+
+    def _ask_successor(
+        self, seen: DrainObservation, planned: PlannedPod, due: successors.SuccessorDue
+    ) -> None:
+        answer = self._parts.deployments.ask(seen.drain, due.deployment)
+        if isinstance(answer, successors.SuccessorAsked):
+            self._events.replaced_first(seen.drain, planned, due.deployment)
+        self._remember_successors(seen, {planned.uid: answer})
+
+    def _remember_successors(
+        self, seen: DrainObservation, found: Mapping[str, successors.Successor]
+    ) -> None:
+        retry = float(seen.drain.spec.eviction_retry_seconds)
+        self._memory.found_successors(seen.drain.metadata.name, found, retry_after=retry)
 
     def _mark(
         self, seen: DrainObservation, action: decisions.TakeMarks | decisions.ReturnMarks

@@ -14,6 +14,7 @@ from navarchos.operator.api import v1alpha1 as api
 from navarchos.operator.drains import batch
 from navarchos.operator.drains.decide import Report
 from navarchos.operator.drains.observation import DrainObservation, owner_key
+from navarchos.operator.drains.successors import SuccessorAsked, SuccessorRefused
 from navarchos.operator.reasons import ConditionType, CordonReason, PrepareReason, Reason
 from navarchos.runtime.conditions import Condition, is_true, set_condition
 
@@ -33,6 +34,8 @@ __all__ = [
     "with_condition",
     "with_pods",
 ]
+
+_MAX_NAMED: Final = 3
 
 MAX_BLOCKERS: Final = 50
 """The maximum number of blocked pods that status lists; the others are only counted."""
@@ -130,7 +133,8 @@ def _with_work(
         started_at=status.start_timestamp or now,
         now=now,
     )
-    status = with_blockers(status, find_blockers(plan, explainer), now=now)
+    blockers = sorted((*find_blockers(plan, explainer), *_without_successors(seen)), key=_order)
+    status = with_blockers(status, blockers, now=now)
     if report is Report.TIMED_OUT:
         return timed_out(status, plan, settings.options.timeout or 0.0, now=now)
     is_holding = seen.is_timed_out
@@ -139,9 +143,30 @@ def _with_work(
         ConditionType.NODE_DRAINED,
         is_true=False,
         reason=Reason.HOLDING if is_holding else Reason.DRAINING,
-        message="the timeout has passed; evictions are still tried" if is_holding else "",
+        message="the timeout has passed; evictions are still tried"
+        if is_holding
+        else _waits_for_successors(seen),
         now=now,
     )
+
+
+def _waits_for_successors(seen: DrainObservation) -> str:
+    """Return which pods their Deployments replace first; empty if none."""
+    names = sorted(planned.name for planned in seen.waiting_for(SuccessorAsked).values())
+    named = ", ".join(names[:_MAX_NAMED])
+    more = f" and {len(names) - _MAX_NAMED} more" if len(names) > _MAX_NAMED else ""
+    return f"replaced first by their Deployments: {named}{more}" if names else ""
+
+
+def _without_successors(seen: DrainObservation) -> list[api.Blocker]:
+    """Return the pods that cannot be replaced first."""
+    blockers = []
+    for uid, planned in seen.waiting_for(SuccessorRefused).items():
+        successor = seen.successors[uid]
+        text = successor.message if isinstance(successor, SuccessorRefused) else ""
+        action = "asked again; evicted after half of timeoutSeconds"
+        blockers.append(_blocker(planned, EvictionOutcome.FORBIDDEN, text, action))
+    return blockers
 
 
 def _with_pause(status: api.NodeDrainStatus, seen: DrainObservation) -> api.NodeDrainStatus:

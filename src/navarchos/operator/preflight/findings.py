@@ -35,6 +35,7 @@ class FindingReason(StrEnum):
     DO_NOT_EVICT = "DoNotEvict"
     DRAIN_HOOK = "DrainHook"
     PREPARED = "NodePrepared"
+    REPLACED_FIRST = "ReplacedFirst"
     NO_OTHER_NODE = "NoOtherNode"
     VOLUME_BOUND = "VolumeBound"
     NO_CAPACITY = "NoCapacity"

@@ -32,6 +32,8 @@ __all__ = [
     "DaemonSet",
     "DaemonSetStatus",
     "Deployment",
+    "DeploymentSpec",
+    "DeploymentStrategy",
     "Job",
     "JobSpec",
     "JobStatus",
@@ -44,6 +46,7 @@ __all__ = [
     "PodSpec",
     "PodStatus",
     "ReplicaSet",
+    "RollingUpdate",
     "StatefulSet",
     "StatusCondition",
     "Template",
@@ -183,6 +186,26 @@ class WorkloadSpec(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_onl
     pod_management_policy: str = "OrderedReady"
 
 
+class RollingUpdate(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """How many pods a rolling update may add and take away, as numbers or percentages."""
+
+    max_surge: int | str = "25%"
+    max_unavailable: int | str = "25%"
+
+
+class DeploymentStrategy(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """How a Deployment replaces its pods."""
+
+    type: str = "RollingUpdate"
+    rolling_update: RollingUpdate | None = None
+
+
+class DeploymentSpec(WorkloadSpec, frozen=True, rename="camel", gc=False, kw_only=True):
+    """The spec of a Deployment."""
+
+    strategy: DeploymentStrategy = DeploymentStrategy()
+
+
 class WorkloadStatus(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
     """The last written status; a status is written only if it differs."""
 
@@ -202,7 +225,7 @@ class ReplicaSet(Object, frozen=True):
 class Deployment(Object, frozen=True):
     """A Deployment."""
 
-    spec: WorkloadSpec = WorkloadSpec()
+    spec: DeploymentSpec = DeploymentSpec()
     status: WorkloadStatus = WorkloadStatus()
 
 

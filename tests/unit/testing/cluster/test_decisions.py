@@ -8,10 +8,24 @@ import msgspec
 import pytest
 
 from navarchos.testing.cluster.budgets import is_urgent
-from navarchos.testing.cluster.controllers import daemonsets, jobs, replicasets, statefulsets
+from navarchos.testing.cluster.controllers import (
+    daemonsets,
+    deployments,
+    jobs,
+    replicasets,
+    statefulsets,
+)
 from navarchos.testing.cluster.controllers.jobs import JobBackoff, JobResult
 from navarchos.testing.cluster.controllers.statefulsets import stateful_pod
-from navarchos.testing.cluster.kinds import BudgetStatus, Job, Node, Pod, WorkloadStatus
+from navarchos.testing.cluster.kinds import (
+    BudgetStatus,
+    DeploymentSpec,
+    Job,
+    Node,
+    Pod,
+    ReplicaSet,
+    WorkloadStatus,
+)
 from navarchos.testing.cluster.pods import Owner, from_template, mirror_pod
 
 MakePod = Callable[..., Pod]
@@ -268,3 +282,36 @@ def test_a_budgets_status_is_urgent_when_the_server_would_decide_otherwise(
 ) -> None:
     old = BudgetStatus(observed_generation=1, current_healthy=3, desired_healthy=3)
     assert is_urgent(old, msgspec.structs.replace(old, **change)) is urgent
+
+
+@pytest.mark.parametrize(
+    ("strategy", "replicas", "current", "available", "old", "expected"),
+    [
+        # A surge without unavailable pods: the new pod is available before the old one ends.
+        ({}, 1, 0, 0, [1], [1, 1]),
+        ({}, 1, 1, 0, [1], [1, 1]),
+        ({}, 1, 1, 1, [1], [1, 0]),
+        # No surge: a pod ends first.
+        ({"maxSurge": 0, "maxUnavailable": 1}, 1, 0, 0, [1], [0, 0]),
+        ({"maxSurge": 0, "maxUnavailable": 1}, 1, 0, 0, [0], [1, 0]),
+        # Ten pods: three more than ten, and at least eight of them available.
+        ({}, 10, 0, 0, [10], [3, 8]),
+        ({}, 10, 3, 1, [8], [5, 7]),
+        ({"maxSurge": 2, "maxUnavailable": 0}, 10, 2, 2, [5, 5], [2, 3, 5]),
+        ({}, 2, 4, 4, [], [2]),
+    ],
+)
+def test_a_rolling_update_keeps_within_its_limits(
+    strategy: dict[str, Any],
+    replicas: int,
+    current: int,
+    available: int,
+    old: list[int],
+    expected: list[int],
+) -> None:
+    wire = {"replicas": replicas, "strategy": {"rollingUpdate": strategy}}
+    spec = msgspec.convert(wire, DeploymentSpec)
+    status = {"availableReplicas": available}
+    made = msgspec.convert({"spec": {"replicas": current}, "status": status}, ReplicaSet)
+    others = [msgspec.convert({"spec": {"replicas": size}}, ReplicaSet) for size in old]
+    assert deployments.rolling_sizes(spec, made, others) == expected

@@ -28,6 +28,7 @@ from navarchos.operator.api.v1alpha1.drain_spec import (
     NodeAnnotation,
     PrepareSpec,
     PrepareTimeoutPolicy,
+    ReplaceFirstPolicy,
     TimeoutPolicy,
     TimestampWait,
 )
@@ -148,6 +149,7 @@ __all__ = [
     "RebootAction",
     "RemoveAction",
     "ReplaceAction",
+    "ReplaceFirstPolicy",
     "Replacement",
     "ReplacementPhase",
     "RolloutPhase",

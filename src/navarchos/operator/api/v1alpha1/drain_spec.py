@@ -16,6 +16,7 @@ __all__ = [
     "NodeAnnotation",
     "PrepareSpec",
     "PrepareTimeoutPolicy",
+    "ReplaceFirstPolicy",
     "TimeoutPolicy",
     "TimestampWait",
 ]
@@ -162,6 +163,13 @@ class PrepareSpec(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only
     ] = PrepareTimeoutPolicy.FAIL
 
 
+class ReplaceFirstPolicy(StrEnum):
+    """Which pods are replaced before they leave the node."""
+
+    NEVER = "Never"
+    SINGLE_REPLICA = "SingleReplica"
+
+
 class DrainSpec(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
     """How a node is drained: the options of `kubectl drain`, timeouts and escalation."""
 
@@ -221,5 +229,13 @@ class DrainSpec(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=T
                     }
                 ]
             },
+        ),
+    ] = None
+    replace_first: Annotated[
+        ReplaceFirstPolicy | None,
+        Meta(
+            description="Evict every pod (Never, the default), or let a Deployment with one "
+            "replica, a rolling update and a surge start its new pod first (SingleReplica). After "
+            "half of timeoutSeconds the pod is evicted. The manager needs further permissions."
         ),
     ] = None

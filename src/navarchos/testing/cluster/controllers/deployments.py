@@ -1,10 +1,11 @@
 """Deployments: one ReplicaSet per template, and a status with their sums.
 
-Rolling updates are not simulated: for a changed template the controller creates a new
-ReplicaSet of full size and scales the old ones to 0 immediately.
+A changed template starts a rolling update within `maxSurge` and `maxUnavailable`. With the strategy
+`Recreate` the new ReplicaSet has its full size at once, which upstream delays until all old pods
+have ended. Pauses, `minReadySeconds` and the history are not simulated.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -15,7 +16,7 @@ from navarchos.testing.cluster.context import BY_OWNER, SimulatorContext, status
 from navarchos.testing.cluster.controllers import replicasets
 from navarchos.testing.cluster.controllers.workload_reconciler import WorkloadReconciler
 
-__all__ = ["Deployments", "install", "summed"]
+__all__ = ["Deployments", "install", "rolling_sizes", "summed"]
 
 
 class Deployments(WorkloadReconciler[kinds.Deployment]):
@@ -29,11 +30,14 @@ class Deployments(WorkloadReconciler[kinds.Deployment]):
         """Create the ReplicaSet of the template, or scale all ReplicaSets."""
         owned = self._owned(found)
         current = _current(found, owned)
+        old = [each for each in owned if each is not current]
+        sizes = rolling_sizes(found.spec, current, old)
         if current is None:
-            self._create(found)
+            self._create(found, sizes[0])
         else:
-            for each in owned:
-                self._scale(each, found.spec.replicas if each is current else 0)
+            self._scale(current, sizes[0])
+        for each, size in zip(old, sizes[1:], strict=True):
+            self._scale(each, size)
 
     def status_of(self, found: kinds.Deployment) -> Mapping[str, object] | None:
         """Add up the counts of the ReplicaSets."""
@@ -52,8 +56,9 @@ class Deployments(WorkloadReconciler[kinds.Deployment]):
     def _owned(self, found: kinds.Deployment) -> list[kinds.ReplicaSet]:
         return self.context.replica_sets.lister.by_index(BY_OWNER, found.metadata.uid)
 
-    def _create(self, owner: kinds.Deployment) -> None:
-        metadata, spec = owner.metadata, msgspec.to_builtins(owner.spec)
+    def _create(self, owner: kinds.Deployment, replicas: int) -> None:
+        metadata = owner.metadata
+        spec = {**msgspec.to_builtins(owner.spec), "replicas": replicas}
         digest = replicasets.template_hash(owner.spec.template)
         replica_set = {
             "metadata": {
@@ -88,6 +93,41 @@ class Deployments(WorkloadReconciler[kinds.Deployment]):
             "lastTransitionTime": when,
             "lastUpdateTime": when,
         }
+
+
+def rolling_sizes(
+    spec: kinds.DeploymentSpec, current: kinds.ReplicaSet | None, old: Sequence[kinds.ReplicaSet]
+) -> list[int]:
+    """Return the next sizes of the current ReplicaSet, and of the old ones in their order.
+
+    As upstream (`pkg/controller/deployment/rolling.go`): the current one grows as far as the
+    surge allows, and old pods are deleted as long as enough pods are available.
+    """
+    if spec.strategy.type != "RollingUpdate":
+        return [spec.replicas, *(0 for _ in old)]
+    update = spec.strategy.rolling_update or kinds.RollingUpdate()
+    surge = _count(update.max_surge, spec.replicas, round_up=True)
+    unavailable = _count(update.max_unavailable, spec.replicas, round_up=False)
+    if not surge and not unavailable:
+        unavailable = 1
+    size = current.spec.replicas if current is not None else 0
+    total = size + sum(each.spec.replicas for each in old)
+    grown = size + max(0, spec.replicas + surge - total)
+    sizes = [min(spec.replicas, grown)]
+    missing = size - current.status.available_replicas if current is not None else 0
+    spare = total - (spec.replicas - unavailable) - max(0, missing)
+    for each in old:
+        ended = min(each.spec.replicas, max(0, spare))
+        spare -= ended
+        sizes.append(each.spec.replicas - ended)
+    return sizes
+
+
+def _count(value: int | str, replicas: int, *, round_up: bool) -> int:
+    if isinstance(value, int):
+        return value
+    share = int(value.removesuffix("%")) * replicas
+    return -(-share // 100) if round_up else share // 100
 
 
 def summed(found: kinds.Deployment, owned: list[kinds.ReplicaSet]) -> kinds.WorkloadStatus:
