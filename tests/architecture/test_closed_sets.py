@@ -41,7 +41,7 @@ PLACES: Final = {
         f"{API}/node_replacement.py",
         "cli/sandbox/view.py",
         "operator/replacements/events.py",
-        "operator/replacements/pipeline.py",
+        "operator/replacements/step_reader.py",
         "operator/replacements/steps/__init__.py",
     },
     "DrainPhase": {f"{API}/node_drain.py", "operator/replacements/steps/draining.py"},

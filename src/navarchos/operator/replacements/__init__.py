@@ -7,6 +7,7 @@ ADMISSION ──> reconciler.py ──> admission_loop.py   observe ──> deci
                 candidates.py   in which order; limits.py, waits.py  what they wait for
                 preparation.py  what actions do before a node starts
 NodeReplacement ──> reconciler.py ──> pipeline.py   observe ──> decide ──> act ──> persist
+                step_reader.py  the objects that a step decides from
                 steps/          what each step does next, as pure functions
                 attempt_drain.py  the NodeDrain of an attempt
                 verification.py, daemon_sets.py     whether a node is well after its action

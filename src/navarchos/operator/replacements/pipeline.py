@@ -9,21 +9,20 @@ import msgspec
 from navarchos.client import AlreadyExists, Propagation
 from navarchos.client.rbac import PolicyRule, block_owner_deletion_rbac
 from navarchos.clock import Clock
-from navarchos.meta import controller_of
 from navarchos.operator.actions import ActionDone, ActionRunning, Actions
 from navarchos.operator.api import v1alpha1 as api
-from navarchos.operator.cache_transforms import is_stripped
 from navarchos.operator.clients import OperatorClients
 from navarchos.operator.names import ACTION_FINALIZER, DRAIN_COMPLETED_LABEL
-from navarchos.operator.nodes import NODES, Node
+from navarchos.operator.nodes import NODES
 from navarchos.operator.owners import Owners
 from navarchos.operator.reasons import Reason
 from navarchos.operator.replacements import attempt_drain
 from navarchos.operator.replacements import status as statuses
 from navarchos.operator.replacements.events import ReplacementEvents
+from navarchos.operator.replacements.step_reader import StepReader
 from navarchos.operator.replacements.steps import BEFORE_EMPTY, acting, decide
 from navarchos.operator.replacements.steps import decision as decisions
-from navarchos.operator.replacements.verification import Verifier, verified_node
+from navarchos.operator.replacements.verification import Verifier
 from navarchos.operator.replacements.waits import window_closes_at
 from navarchos.operator.throttle import REQUEUE_SOON, DeferredWrites
 
@@ -77,6 +76,7 @@ class Pipeline:
         self._clients = clients
         self._owners = owners or Owners()
         self._verifier = verifier or Verifier()
+        self._reader = StepReader(clients, self._owners, self._verifier, clock)
         self._rechecks: dict[str, datetime] = {}  # by name; when time alone changes a decision
         self._events = events
         self._clock = clock
@@ -124,7 +124,7 @@ class Pipeline:
                 self._end_preparation(replacement)
             if step is not api.Step.DONE:
                 self._undo_kept_cordons(replacement)
-        observed = self._with_window(self._observe(replacement))
+        observed = self._with_window(self._reader.observe(replacement))
         seen, decision = self._decide(observed)
         if observed.drain is not None:
             self._propagate_pause(replacement, observed.drain)
@@ -187,32 +187,6 @@ class Pipeline:
                 return self._clients.replacements.patch(replacement, {"spec": {"paused": paused}})
         return None
 
-    def _observe(self, replacement: api.NodeReplacement) -> decisions.StepObservation:
-        """Read the objects that the current step decides from."""
-        step = replacement.status.current
-        match step:
-            case api.Step.WAITING:
-                observed = decisions.StepObservation(replacement, node=self._node(replacement))
-            case api.Step.RESERVED:
-                observed = self._observe_reserved(replacement)
-            case api.Step.PREPARING | api.Step.CORDONED | api.Step.DRAINING | api.Step.RELEASING:
-                observed = self._with_report(replacement, self._own_drain(replacement))
-            case api.Step.ACTING | api.Step.TERMINATING | api.Step.AWAITING_REPLACEMENT:
-                drain, node = self._own_drain(replacement), self._node(replacement)
-                abandoned = self._is_abandoned(replacement)
-                observed = decisions.StepObservation(
-                    replacement, drain, node, is_abandoned=abandoned
-                )
-            case api.Step.VERIFYING:
-                observed = self._observe_verifying(replacement)
-            case api.Step.RETURNING:
-                observed = decisions.StepObservation(replacement, self._own_drain(replacement))
-            case api.Step.DONE | api.Step.FAILED | api.Step.CANCELLED:
-                observed = decisions.StepObservation(replacement)
-            case _:
-                assert_never(step)
-        return observed
-
     def _with_window(self, observed: decisions.StepObservation) -> decisions.StepObservation:
         """Add whether a node that is not empty must be given back, and be called when it must."""
         replacement, now = observed.replacement, self._clock.now()
@@ -225,30 +199,6 @@ class Pipeline:
             return replace(observed, is_window_closed=True)
         self._rechecks[replacement.metadata.name] = closing
         return observed
-
-    def _observe_reserved(self, replacement: api.NodeReplacement) -> decisions.StepObservation:
-        if (drain := self._own_drain(replacement)) is not None:
-            return self._with_report(replacement, drain)
-        if self._is_abandoned(replacement):
-            return decisions.StepObservation(replacement, is_abandoned=True)
-        # The drain itself asks the API server before it changes the node.
-        return decisions.StepObservation(replacement, node=self._node(replacement))
-
-    def _observe_verifying(self, replacement: api.NodeReplacement) -> decisions.StepObservation:
-        # A cache that is behind only delays the end of the verification.
-        node = self._clients.nodes.find(verified_node(replacement).name)
-        found = self._verifier.observe(replacement, node, self._clock.now())
-        return decisions.StepObservation(
-            replacement, self._own_drain(replacement), node, verification=found
-        )
-
-    def _with_report(
-        self, replacement: api.NodeReplacement, drain: api.NodeDrain | None
-    ) -> decisions.StepObservation:
-        if drain is None:
-            return decisions.StepObservation(replacement)
-        status = statuses.with_drain_report(replacement, drain, self._clock.now())
-        return decisions.StepObservation(msgspec.structs.replace(replacement, status=status), drain)
 
     def _decide(
         self, observed: decisions.StepObservation
@@ -278,48 +228,10 @@ class Pipeline:
             return decision
         return behind if self._verifier.is_gated(replacement) else decision
 
-    def _node(self, replacement: api.NodeReplacement) -> Node | None:
-        """Return the replacement's node; ask the API server if the cache does not have it.
-
-        The cache may be behind: that it has no such node, or another node of that name, does
-        not show that the node is gone.
-        """
-        node = self._clients.nodes.find(replacement.spec.node_name)
-        # mutant: gets-per-node
-        if node is not None and node.metadata.uid == replacement.spec.node_uid:
-            return node
-        return self._clients.nodes.fetch(replacement.spec.node_name)
-
-    def _is_abandoned(self, replacement: api.NodeReplacement) -> bool:
-        """Return whether the rollout is deleted, so that the replacement soon is too (OP-07)."""
-        owner = controller_of(replacement.metadata)
-        if self._owners.is_registered(replacement):
-            view = self._owners.view_of(replacement)
-            return view is None or view.metadata.deletion_timestamp is not None
-        if owner is None or owner.kind != api.NODE_ROLLOUTS.kind:
-            return False
-        rollout = self._clients.rollouts.find(owner.name)
-        if rollout is None or rollout.metadata.uid != owner.uid:
-            return True
-        return rollout.metadata.deletion_timestamp is not None
-
     def _paused_by_owner(self, replacement: api.NodeReplacement) -> bool:
         """Return whether the owner pauses it; as it is now, if the owner has been deleted."""
         view = self._owners.view_of(replacement)
         return replacement.spec.paused if view is None else view.spec.paused
-
-    def _own_drain(self, replacement: api.NodeReplacement) -> api.NodeDrain | None:
-        if not decisions.has_drain(replacement.spec):
-            return None
-        name = attempt_drain.drain_name(replacement)
-        drain = self._clients.drains.find(name)
-        if drain is None and replacement.status.current is not api.Step.RESERVED:
-            # A missing drain fails the attempt, and the cache may be behind.
-            drain = self._clients.drains.fetch(name)
-        elif drain is not None and is_stripped(drain):
-            # Its report is read once more, and the cached drain is without it.
-            drain = self._clients.drains.fetch(name)
-        return drain if drain is not None and attempt_drain.belongs_to(drain, replacement) else None
 
     def _end_action_and_act(
         self, observed: decisions.StepObservation, action: decisions.Action
@@ -459,7 +371,7 @@ class Pipeline:
 
         The label has the time of the drain, so that a repetition writes the same value.
         """
-        node = self._node(replacement)
+        node = self._reader.node(replacement)
         if node is None or node.metadata.uid != replacement.spec.node_uid:
             return
         value = at.astimezone(UTC).strftime(_LABEL_TIME)
@@ -517,13 +429,9 @@ def _is_held(replacement: api.NodeReplacement) -> bool:
 
 def _needs_end_of_action(step: api.Step, action: decisions.Action) -> bool:
     """Return whether an action could still affect the node after the replacement leaves it."""
-    match step:
-        case api.Step.RELEASING:
-            return not isinstance(action, decisions.NoAction)
-        case api.Step.ACTING:
-            return isinstance(action, decisions.CompleteWithoutNode)
-        case _:
-            return False
+    if step is api.Step.RELEASING:
+        return not isinstance(action, decisions.NoAction)
+    return step is api.Step.ACTING and isinstance(action, decisions.CompleteWithoutNode)
 
 
 def _deadline(drain: api.NodeDrain | None, step: api.Step) -> datetime | None:

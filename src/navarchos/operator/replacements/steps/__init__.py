@@ -10,7 +10,7 @@ A new step takes:
 1. a member of `Step` and its phase, in `api/v1alpha1/node_replacement.py`;
 2. a module here with `decide`, and its case in `decide` below;
 3. its place in `decision.steps_of`; `decision.after` then leads to it;
-4. its case in `Pipeline._observe`, and a field of `StepObservation` if it decides from
+4. its case in `StepReader.observe`, and a field of `StepObservation` if it decides from
    something new. `Pipeline._decide` gives a step that `Advance` leads to only the replacement
    and the drain, so the default of the field must not let the step advance;
 5. if it does something new: a class in `decision.py`, in the union `Action`, and its case in
