@@ -283,8 +283,14 @@ def _intervals(windows: Iterable[Window], at: datetime, *, days: int) -> list[In
     for window in windows:
         today = at.astimezone(window.zone).date()
         for offset in range(-_REACH, days + 1):
-            found.extend(window.intervals(today + timedelta(days=offset)))
+            found.extend(_intervals_of_day(window, today + timedelta(days=offset)))
     return sorted(found)
+
+
+@lru_cache(maxsize=4096)
+def _intervals_of_day(window: Window, day: date) -> tuple[Interval, ...]:
+    # Admission asks about the same few days again and again.
+    return tuple(window.intervals(day))
 
 
 def _local(day: date, seconds: int) -> datetime:
