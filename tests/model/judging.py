@@ -76,7 +76,8 @@ class Judge:
         facts.calm_since = max(facts.calm_since, until, facts.scheduler.seconds)
 
     def look_at_the_books(self) -> None:
-        """Record the violations that the checker of budgets and cordons has found."""
+        """Record what has not happened in time, and what the checker of budgets has found."""
+        self.gates.look()
         for found in self._checker.violations[: _MANY - len(self.violations)]:
             text = f"{found.what}: {found.object}: {found.detail}"
             if text not in self.violations:
@@ -109,8 +110,10 @@ class Judge:
                 self.drains.node_changed(change, by_operator)
             case "nodereplacements" if by_operator:
                 self.slots.replacement_changed(change)
-            case "nodereplacements" if change.type == "DELETED":
-                self.gates.lost(change.object)
+            case "noderollouts" if by_operator:
+                self.gates.rollout_changed(change)
+            case "configmaps":
+                self.gates.health_changed(change)
             case "nodedrains":
                 self.drains.drain_changed(change)
             case _:

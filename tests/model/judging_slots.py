@@ -49,6 +49,10 @@ class SlotJudge:
             self._judge_start(after)
         if is_stalled(after) and not is_stalled(before):
             self._judge_stuck(after)
+        if step_of(after) == "Done" and step_of(before) not in FINISHED:
+            rollout = self._facts.rollout_of(after)
+            if rollout is not None:
+                self._gates.judge_end(before, after, rollout)
 
     def _judge_retry(self, waiting: JsonObject) -> None:
         status, allowed = waiting["status"], waiting["spec"]["strategy"].get("retries", 0)
@@ -109,9 +113,7 @@ class SlotJudge:
         self._judge_company(started, company)
         self._judge_settling(started)
         if rollout is not None:
-            self._gates.judge_times(started, rollout)
-            self._gates.judge_gates(name, rollout)
-            self._gates.judge_waves(started, rollout)
+            self._gates.judge_start(started, rollout)
         for other in self._facts.of("nodereplacements"):
             if other["metadata"]["uid"] != uid and self._goes_before(other, started):
                 self._facts.report(f"{name} started before {other['metadata']['name']}")
@@ -144,6 +146,8 @@ class SlotJudge:
                 f"{started} started with {len(busy)} nodes in flight ({', '.join(sorted(busy))}), "
                 f"and {LIMIT} may be"
             )
+        if self._facts.server.find("nodes", node) is None:
+            return  # its deletion was not known yet
         if node in of_rollouts or others.get(node) != started:
             self._facts.report(f"{started} started, and another system works on node {node}")
 

@@ -90,7 +90,8 @@ class Run:
         )
         # Further features have another source of draws, so that the other runs stay the same.
         self.further = random.Random(f"further {seed}")
-        self.holders = Holders(self.server, self.cluster, self.further, self.trace.add)
+        gates = random.Random(f"gates {seed}")
+        self.holders = Holders(self.server, self.cluster, self.further, gates, self.trace.add)
         self.has_systems = self.further.random() < _SHARE
 
     def play(self) -> None:

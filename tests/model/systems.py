@@ -226,11 +226,13 @@ class Holders:
         server: Server,
         cluster: Cluster,
         rand: random.Random,
+        gates: random.Random,
         trace: Callable[[str, str], None],
     ) -> None:
         self._server = server
         self._cluster = cluster
         self._rand = rand
+        self._gates = gates
         self._trace = trace
         self._made = 0
         self._is_healing = False
@@ -315,12 +317,21 @@ class Holders:
             observed = {"apiVersion": "v1", "kind": "ConfigMap", "namespace": "default"}
             gate = {"name": HEALTH, "object": observed | {"name": HEALTH}, "onMissing": "Pass"}
             stable = rand.choice([0, 5])
-            spec["gates"] = [gate | {"for": "jsonpath={.data.is}=well", "stableSeconds": stable}]
+            gate |= {"for": "jsonpath={.data.is}=well", "stableSeconds": stable}
+            spec["gates"] = [gate | self._further_gate_fields()]
         if rand.random() < 0.4:
             strategy["waves"] = [
                 {"upTo": 1, "soakSeconds": rand.choice([0, 20]), "approval": rand.random() < 0.4},
                 {"upTo": 2, "soakSeconds": rand.choice([0, 20]), "approval": rand.random() < 0.4},
             ]
+
+    def _further_gate_fields(self) -> dict[str, Any]:
+        fields: dict[str, Any] = {}
+        if self._gates.random() < 0.3:
+            fields["after"] = True
+        if self._gates.random() < 0.5:
+            fields["timeoutSeconds"] = self._gates.choice([0, 10, 30])
+        return fields
 
     def toggle_health(self, value: str = "") -> None:
         """Open or close the gates."""
