@@ -19,6 +19,7 @@ def main() -> int:
     parser.add_argument("--digest", action="store_true", help="print a digest of each run")
     parser.add_argument("--sweep", metavar="SETTING", help="crash at every request of a rollout")
     parser.add_argument("--deadline", metavar="WHAT", help="print how soon the operator reacts")
+    parser.add_argument("--design", metavar="NAME", help="play a designed run, or all of them")
     parser.add_argument("--record", action="store_true", help="replace the records (NP-06)")
     parser.add_argument("--compare", action="store_true", help="compare with the records")
     parser.add_argument("--step", type=int, default=1, help="or at every so many")
@@ -64,6 +65,13 @@ def play_special(given: argparse.Namespace) -> int | None:
         differences = write_records() if given.record else compare()
         say(*differences)
         return int(bool(differences))
+    if given.design:
+        from tests.model.designs import DESIGNS, play_design
+
+        names = DESIGNS if given.design == "all" else (given.design,)
+        wrong = [text for name in names if (text := play_design(name))]
+        say(*wrong, f"{len(names)} designs")
+        return int(bool(wrong))
     if given.deadline:
         from tests.model.deadlines import measure
 

@@ -76,7 +76,7 @@ class Judge:
         facts.calm_since = max(facts.calm_since, until, facts.scheduler.seconds)
 
     def look_at_the_books(self) -> None:
-        """Record what has not happened in time, and what the checker of budgets has found."""
+        """Record missing halts, and the violations that the checker of budgets has found."""
         self.gates.look()
         for found in self._checker.violations[: _MANY - len(self.violations)]:
             text = f"{found.what}: {found.object}: {found.detail}"

@@ -69,7 +69,7 @@ class GateJudge:
             begin, end = parse_time(period["from"]), parse_time(period["to"])
             if all(begin <= moment < end for moment in moments):
                 self._facts.report(f"{name} started at {at}, inside a blackout")
-        # Windows of another time zone are those of designed runs, which know their instants.
+        # Only designed runs have windows of another time zone; they check the instants themselves.
         windows = [w for w in strategy.get("windows") or () if not w.get("timeZone")]
         times = [f"{moment:%H:%M:%S}" for moment in moments]
         if windows and not any(w["start"] <= each <= w["end"] for w in windows for each in times):

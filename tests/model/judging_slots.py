@@ -146,9 +146,8 @@ class SlotJudge:
                 f"{started} started with {len(busy)} nodes in flight ({', '.join(sorted(busy))}), "
                 f"and {LIMIT} may be"
             )
-        if self._facts.server.find("nodes", node) is None:
-            return  # its deletion was not known yet
-        if node in of_rollouts or others.get(node) != started:
+        # A drain of a former node of this name holds nothing.
+        if node in of_rollouts or others.get(node, started) != started:
             self._facts.report(f"{started} started, and another system works on node {node}")
 
     def _judge_company(self, started: JsonObject, others: Sequence[JsonObject | None]) -> None:

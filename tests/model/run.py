@@ -1,6 +1,7 @@
 """Play one run of the model, decided by its seed: minutes of chaos, then an orderly end."""
 
 import random
+from datetime import datetime
 from functools import cache
 from typing import Any, Final
 
@@ -9,7 +10,7 @@ from tests.model.ending import faults_at_the_end
 from tests.model.judging import PATIENCE, Judge, Verdict
 from tests.model.operators import identities
 from tests.model.people import People
-from tests.model.scheduling import Scheduler
+from tests.model.scheduling import EPOCH, Scheduler
 from tests.model.serving import Server
 from tests.model.staffing import Deployment
 from tests.model.systems import Holders, add_systems
@@ -52,12 +53,14 @@ def _without_rules(value: Any) -> Any:
 class Run:
     """All parts of one run."""
 
-    def __init__(self, seed: int, rand: random.Random | None = None) -> None:
+    def __init__(
+        self, seed: int, rand: random.Random | None = None, begins_at: datetime = EPOCH
+    ) -> None:
         # The library's own jitter and the server's names are drawn from the module's source.
         random.seed(seed)
         self.seed = seed
         self.rand = rand or random.Random(seed)
-        self.scheduler = Scheduler(self.rand)
+        self.scheduler = Scheduler(self.rand, begins_at)
         self.trace = Trace(self.scheduler)
         self.server = Server(self.scheduler, definitions(), identities(self.rand))
         self.judge = Judge(self.scheduler, self.server)
@@ -66,7 +69,7 @@ class Run:
             self.scheduler,
             self.server,
             self.rand,
-            self.rand.choice([2, 3, 3, 4]),
+            self._nodes(),
             self._workloads(),
             control_plane=self.rand.choice([0, 0, 2]),
         )
@@ -129,6 +132,9 @@ class Run:
             self.deployment.further = add_systems
             self.people.add_fields = self.holders.add_fields
             self.holders.begin()
+
+    def _nodes(self) -> int:
+        return self.rand.choice([2, 3, 3, 4])
 
     def _workloads(self) -> list[Workload]:
         rand = self.rand

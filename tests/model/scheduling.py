@@ -18,7 +18,7 @@ from typing import Final
 
 from greenlet import getcurrent, greenlet
 
-__all__ = ["Killed", "Process", "ProcessClock", "Scheduler", "Stalled"]
+__all__ = ["EPOCH", "Killed", "Process", "ProcessClock", "Scheduler", "Stalled"]
 
 EPOCH: Final = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -92,8 +92,9 @@ class Scheduler:
     Threads: only the thread that has the turn may call a method.
     """
 
-    def __init__(self, rand: random.Random) -> None:
+    def __init__(self, rand: random.Random, begins_at: datetime = EPOCH) -> None:
         self.driver = Process("driver")
+        self._begins_at = begins_at
         self.turns = 0
         self._rand = rand
         self._now = 0.0
@@ -113,7 +114,7 @@ class Scheduler:
 
     def now(self) -> datetime:
         """Return the virtual time of day."""
-        return EPOCH + timedelta(seconds=self._now)
+        return self._begins_at + timedelta(seconds=self._now)
 
     def sleep(self, seconds: float) -> None:
         """Let others run for this time; with 0, let all ready threads run once."""

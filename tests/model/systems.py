@@ -76,6 +76,16 @@ def add_systems(operator: OperatorParts) -> None:
         notify = partial(controller.queue.add, _ALL)
         operator.slots.add_admission(system.name, notify, confirm=system.confirm)
     operator.slots.add_objection(NEEDS, lambda node: _need(wishes, node))
+    wishes.informer.add_handler(
+        on_add=lambda wish, _: _needs_changed(operator, wish),
+        on_update=lambda _, wish: _needs_changed(operator, wish),
+        on_delete=lambda _: operator.slots.notify(NEEDS),
+    )
+
+
+def _needs_changed(operator: OperatorParts, wish: _Wish) -> None:
+    if wish.metadata.labels.get(WISH) == NEEDS:
+        operator.slots.notify(NEEDS)
 
 
 def _always(_: object) -> Iterable[Request]:
@@ -315,7 +325,11 @@ class Holders:
             strategy["onWindowEnd"] = "GiveBack"
         if rand.random() < 0.4:
             observed = {"apiVersion": "v1", "kind": "ConfigMap", "namespace": "default"}
-            gate = {"name": HEALTH, "object": observed | {"name": HEALTH}, "onMissing": "Pass"}
+            gate: dict[str, Any] = {
+                "name": HEALTH,
+                "object": observed | {"name": HEALTH},
+                "onMissing": "Pass",
+            }
             stable = rand.choice([0, 5])
             gate |= {"for": "jsonpath={.data.is}=well", "stableSeconds": stable}
             spec["gates"] = [gate | self._further_gate_fields()]

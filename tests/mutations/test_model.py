@@ -23,6 +23,11 @@ def seeds(count: int) -> tuple[str, ...]:
     return "--from", "0", "--count", str(count)
 
 
+def design(name: str) -> tuple[str, ...]:
+    """Return the model's arguments for a designed run."""
+    return "--design", name
+
+
 @dataclass(frozen=True)
 class Mutant:
     """A mistake, and how the model reports it.
@@ -83,6 +88,29 @@ MUTANTS = {
         "a gate of its rollout is closed",
         ("--systems", *seeds(16)),
     ),
+    "unconfirmed-writes-of-others": Mutant(
+        drop(), "a lost answer of another system", design("a lost answer of another system")
+    ),
+    "unstable-gates-let-nodes-start": Mutant(
+        condition("False"), "a gate flaps", design("a gate flaps")
+    ),
+    "gate-timeouts-ignored": Mutant(
+        condition("True"), "a gate times out", design("a gate times out")
+    ),
+    "gates-after-ignored": Mutant(value("False"), "a gate after", design("a gate after")),
+    "soak-ignored": Mutant(condition("False"), "after its last node", ("--systems", *seeds(32))),
+    "soak-with-closed-gates": Mutant(
+        swap(" is None", " is EPOCH"), "a wave soaks", design("a wave soaks")
+    ),
+    "wrong-approval-accepted": Mutant(
+        condition("False"), "a wave needs an approval", design("a wave needs an approval")
+    ),
+    "deleted-replacements-forgotten": Mutant(
+        value("set()"),
+        "a replacement of a wave is deleted",
+        design("a replacement of a wave is deleted"),
+    ),
+    "repeated-hour-ends-early": Mutant(value("first"), "clocks go back", design("clocks go back")),
     "writes-without-a-fence": Mutant(value("client"), "and the lease names", seeds(24)),
 }
 

@@ -168,6 +168,7 @@ class _Seen:
         begun = [child for child in kept if has_begun(child)]
         names = {child.spec.node_name for child in kept}
         # A child that was deleted after it had finished keeps its result in the rollout's status.
+        # mutant: deleted-replacements-forgotten
         ended = {*status.replacements_completed, *status.replacements_failed} - names
         recorded = {*ended, *status.replacements_cancelled, *names}
         finished_at = max(

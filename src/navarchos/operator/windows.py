@@ -306,6 +306,7 @@ def _instant(local: datetime, zone: ZoneInfo, *, is_end: bool) -> datetime:
     """
     first, second = local.replace(tzinfo=zone), local.replace(tzinfo=zone, fold=1)
     is_skipped = _offset(first) < _offset(second)
+    # mutant: repeated-hour-ends-early
     chosen = second if is_end and not is_skipped else first
     return chosen.astimezone(UTC)
 

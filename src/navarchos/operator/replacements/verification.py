@@ -152,6 +152,7 @@ class Verifier:
     def is_gated(self, replacement: api.NodeReplacement) -> bool:
         """Return whether its node counts as done only while gates are open."""
         rollout = self._rollout_of(replacement)
+        # mutant: gates-after-ignored
         return rollout is not None and any(gate.after for gate in rollout.spec.gates)
 
     def observe(

@@ -1,0 +1,18 @@
+"""Designed runs of slots, gates, windows and waves."""
+
+import pytest
+from tests.model.designs import DESIGNS
+from tests.model.programs import play
+
+
+@pytest.mark.rule("NP-03")
+@pytest.mark.rule("NP-04")
+@pytest.mark.rule("NP-05")
+@pytest.mark.rule("NP-30")
+@pytest.mark.rule("NP-40")
+@pytest.mark.rule("NP-41")
+@pytest.mark.rule("NP-43")
+def test_designed_runs_start_nodes_when_they_may_and_no_earlier() -> None:
+    status, said = play("--design", "all")
+    assert status == 0, said
+    assert said == f"{len(DESIGNS)} designs\n"
