@@ -6,6 +6,8 @@ in addition to the ones of `navarchos.testing.cluster.invariants`:
 - **In flight.** No more nodes are reserved, cordoned or drained at once than the case
   declares. They are counted by replacements, and again by the cordons of the nodes. Each
   count uses one kind, so the order of events of different kinds does not matter.
+- **Actions.** A pod of an action is bound to a node only when the pods that had to leave the node
+  are gone, unless the action wants another state of the node.
 - **Cordons.** When a case ends, no node has a cordon of the operator whose drain does
   not exist any more, unless the node has been drained.
 
@@ -26,7 +28,7 @@ from tests.cases.waiting import wait_for
 
 from navarchos.client import Client, Resource
 from navarchos.operator.api.v1alpha1 import NODE_DRAINS, NODE_REPLACEMENTS, NODE_ROLLOUTS
-from navarchos.operator.names import CORDONED_BY_ANNOTATION, DRAIN_COMPLETED_LABEL
+from navarchos.operator.names import ACTION_LABEL, CORDONED_BY_ANNOTATION, DRAIN_COMPLETED_LABEL
 from navarchos.testing.apiserver import BucketId, Change, Origin
 from navarchos.testing.cluster.invariants import InvariantChecker
 from navarchos.testing.controlplane.subscription import Subscription
@@ -100,6 +102,7 @@ class Checker:
         self._seen: dict[BucketId, dict[str, JsonObject]] = {}  # guarded by _seen_lock; by uid
         self._cordoned: list[str] = []  # guarded by _seen_lock
         self._drained: list[str] = []  # guarded by _seen_lock
+        self._actions: list[str] = []  # guarded by _seen_lock
         self._most = 0  # guarded by _seen_lock
         self._found: list[Violation] = []  # guarded by _seen_lock
         self._evictions: Counter[str] = Counter()  # guarded by _seen_lock
@@ -132,6 +135,12 @@ class Checker:
         """The largest number of nodes that were in flight at once."""
         with self._seen_lock:
             return self._most
+
+    @property
+    def actions(self) -> Sequence[str]:
+        """The nodes to which pods of actions were bound, in this order."""
+        with self._seen_lock:
+            return tuple(self._actions)
 
     def evictions(self, namespace: str) -> int:
         """Return the number of evicted pods of a namespace."""
@@ -206,6 +215,8 @@ class Checker:
                 self._node_locked(before, change.object)
             elif kind == NODE_REPLACEMENTS.plural:
                 self._count_locked("replacements", self._replacements_in_flight())
+            elif kind == "pods" and _is_bound(change.object) and not (before and _is_bound(before)):
+                self._action_locked(change.object)
             is_former = self._is_former_locked(change)
         if is_former:
             return
@@ -262,6 +273,25 @@ class Checker:
         }
         self._count_locked("cordoned nodes", busy)
 
+    def _action_locked(self, pod: JsonObject) -> None:
+        """Check a pod that was bound to a node just now, if it is of an action."""
+        uid, node = _labels(pod).get(ACTION_LABEL), pod["spec"]["nodeName"]
+        if not uid:
+            return
+        self._actions.append(node)
+        replacement = self._of(NODE_REPLACEMENTS.plural).get(uid)
+        action = (replacement or {}).get("spec", {}).get("action") or {}
+        if replacement is None or action.get("node", "Drained") != "Drained":
+            return
+        left = [
+            each["metadata"]["name"]
+            for each in self._of("pods").values()
+            if each["spec"].get("nodeName") == node and _must_leave(each)
+        ]
+        if left:
+            detail = f"it was bound while {', '.join(sorted(left))} were on node {node}"
+            self._report_locked("ActionTooEarly", pod["metadata"]["name"], detail)
+
     def _replacements_in_flight(self) -> set[str]:
         return {
             each["spec"]["nodeName"]
@@ -303,6 +333,22 @@ def _begins_to_end(change: Change) -> bool:
     return bool(change.object["metadata"].get("deletionTimestamp")) and not (
         before and before["metadata"].get("deletionTimestamp")
     )
+
+
+def _labels(pod: JsonObject) -> Mapping[str, str]:
+    return pod["metadata"].get("labels") or {}
+
+
+def _is_bound(pod: JsonObject) -> bool:
+    return bool(pod["spec"].get("nodeName"))
+
+
+def _must_leave(pod: JsonObject) -> bool:
+    """Return whether a drain of the node removes the pod."""
+    owners = pod["metadata"].get("ownerReferences") or ()
+    has_ended = (pod.get("status") or {}).get("phase") in {"Succeeded", "Failed"}
+    is_of_node = any(owner["kind"] in {"DaemonSet", "Node"} for owner in owners)
+    return not has_ended and not is_of_node and ACTION_LABEL not in _labels(pod)
 
 
 def _cordoned_by(node: Mapping[str, Any]) -> str:

@@ -34,6 +34,10 @@ MUTANTS: Final[dict[str, tuple[Edit, str]]] = {
     "soak-with-closed-gates": (swap(" is None", " is EPOCH"), _WAVES),
     "soak-ignored": (condition("False"), _WAVES),
     "wrong-approval-accepted": (condition("False"), _WAVES),
+    "uncordoned-under-its-action": (
+        condition("False"),
+        "tests/unit/operator/drains/test_decide.py",
+    ),
     "window-end-ignored": (condition("False"), "tests/unit/operator/test_window_end.py"),
 }
 """The mistake at the mark of this name, and the module whose tests must find it."""

@@ -6,9 +6,18 @@ import pytest
 from tests.cases import manifests
 from tests.cases.case import Case
 from tests.cases.managers import QUICK_LEASE
+from tests.cases.target import KINDS
 from tests.cases.waiting import wait_for
 
+from navarchos.client import Propagation
+from navarchos.meta import ObjectMeta
+from navarchos.operator.api.v1alpha1 import NodeRolloutSpec
 from navarchos.operator.names import DRAIN_COMPLETED_LABEL
+from navarchos.operator.owners import owner_view
+from navarchos.operator.setup import OperatorParts, add_operator
+from navarchos.runtime import Manager
+from navarchos.testing.cluster.pod_lifecycle import TERMINATES_AFTER
+from navarchos.testing.managers import running_manager
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -197,14 +206,127 @@ def test_a_node_with_another_kubelet_than_wanted_is_not_ready_again(case: Case) 
 
 
 @pytest.mark.rule("NP-12")
-def test_a_rollout_that_is_deleted_while_a_job_runs_gives_its_node_back(case: Case) -> None:
+@pytest.mark.parametrize("policy", [Propagation.BACKGROUND, Propagation.FOREGROUND])
+def test_a_rollout_that_is_deleted_while_a_job_runs_gives_its_node_back(
+    case: Case, policy: Propagation
+) -> None:
     (name,) = case.add_nodes(1)
     case.manager()
-    roll(case, [name], action=job(case, runs_for="300s"))
+    action = job(case, runs_for="300s")
+    pod = action["job"]["template"]["spec"]["template"]
+    pod["spec"]["terminationGracePeriodSeconds"] = 5
+    pod["metadata"]["annotations"][TERMINATES_AFTER] = "3s"
+    roll(case, [name], action=action)
     wait_for("the Job", lambda: is_acting(case, name) and pods_of_jobs(case))
     assert case.is_cordoned(name)
-    case.target.of("NodeRollout").delete(case.name)
-    wait_for("the replacement to be gone", lambda: case.target.list("NodeReplacement") == [])
-    assert pods_of_jobs(case) == [], "the replacement is gone before the pods of its Job"
+    case.target.of("NodeRollout").delete(case.name, propagation=policy)
+
+    def is_gone() -> bool:
+        # In this order: a pod that exists after an uncordon existed during the uncordon.
+        is_cordoned, pods = case.is_cordoned(name), nodes_of_jobs(case)
+        assert is_cordoned or not pods, "the node is in service while the pod of its Job runs"
+        return not pods and case.target.list("NodeReplacement") == []
+
+    wait_for("the replacement to be gone", is_gone)
     wait_for("the node to be uncordoned", lambda: not case.is_cordoned(name))
-    assert case.target.list("NodeDrain") == []
+    wait_for("the drain to be gone", lambda: case.target.list("NodeDrain") == [])
+    wait_for("the Job to be gone", lambda: case.target.list("Job", case.name) == [])
+
+
+@pytest.mark.rule("UP-70")
+def test_a_budget_that_delays_the_drain_delays_the_job(case: Case) -> None:
+    """That no Job starts on a node with pods that must leave is checked in every case."""
+    (name,) = case.add_nodes(1)
+    case.add(
+        manifests.deployment(case.name, "web", 2),
+        manifests.budget(case.name, "web", maxUnavailable=0),
+    )
+    case.add_nodes(1, first=2)
+    case.manager()
+    roll(case, [name], action=job(case))
+    drain = case.replacement(name)
+    wait_for("both blockers", lambda: case.status("NodeDrain", drain).get("blocked") == 2)
+    assert case.target.list("Job", case.name) == []
+    case.change_budget("web", maxUnavailable=1)
+    case.wait_for_phase("Completed")
+    case.checker.settle()
+    assert case.checker.evictions(case.name) == 2
+    assert nodes_of_jobs(case) == [name]
+    assert case.checker.actions == (name,)
+
+
+@pytest.mark.rule("UP-73")
+def test_a_failed_job_is_tried_again_by_another_job(case: Case) -> None:
+    """The pause lies between both attempts, so that the second one has another template."""
+    (name,) = case.add_nodes(1)
+    case.manager()
+    quick = job(case)
+    roll(case, [name], action=job(case, runs_for="300s"), strategy={"retries": 1})
+    (pod,) = wait_for("the pod of the Job", lambda: pods_of_jobs(case))
+    case.target.patch("NodeRollout", case.name, {"spec": {"paused": True}})
+    case.target.of("Pod").delete(pod, case.name)
+    replacement = case.replacement(name)
+    wait_for(
+        "the end of the attempt",
+        lambda: case.status("NodeReplacement", replacement)["step"]["name"] == "Waiting",
+    )
+    assert not case.is_cordoned(name)
+    case.target.patch("NodeRollout", case.name, {"spec": {"paused": False, "action": quick}})
+    case.wait_for_phase("Completed")
+    status = case.status("NodeReplacement", replacement)
+    assert [failure["reason"] for failure in status["failures"]] == ["JobFailed"]
+    assert len(case.target.list("Job", case.name)) == 2
+    assert not case.is_cordoned(name)
+
+
+@pytest.mark.rule("NP-21")
+def test_a_node_returns_when_it_has_started_again_with_the_wanted_kubelet(case: Case) -> None:
+    (name,) = case.add_nodes(1)
+    case.manager()
+    version = case.node(name)["status"]["nodeInfo"]["kubeletVersion"]
+    verify = {"readySeconds": 1, "kubeletVersion": version, "rebooted": True}
+    roll(case, [name], action=job(case, verify=verify))
+    replacement = case.replacement(name)
+    lacking = wait_for(
+        "the missing boot",
+        lambda: case.condition("NodeVerified", "NodeReplacement", replacement).get("message"),
+    )
+    assert "boot" in lacking
+    assert case.is_cordoned(name)
+    body = {"status": {"nodeInfo": {"bootID": "another-boot"}}}
+    case.target.patch("Node", name, body, subresource="status")
+    case.wait_for_phase("Completed")
+    assert not case.is_cordoned(name)
+
+
+@pytest.mark.rule("NP-22")
+def test_replacements_of_another_kind_of_owner_are_paused_and_resumed_with_it(case: Case) -> None:
+    """The owner is the namespace of the case; the manager runs in this process."""
+    (name,) = case.add_nodes(1)
+    case.add()
+    owner = case.target.get("Namespace", case.name)["metadata"]
+    metadata = ObjectMeta(name=case.name, uid=owner["uid"])
+    views = [owner_view(metadata, NodeRolloutSpec(paused=True))]
+    reference = {"apiVersion": "v1", "kind": "Namespace", "name": case.name, "uid": owner["uid"]}
+    made = manifests.replacement(name, name, action=job(case))
+    made["metadata"]["ownerReferences"] = [{**reference, "controller": True}]
+    assembled: list[OperatorParts] = []
+
+    def assemble(manager: Manager) -> None:
+        parts = add_operator(manager)
+        parts.owners.register(KINDS["Namespace"], lambda: views)
+        assembled.append(parts)
+
+    with case.target.connect("cases-owner/1") as client, running_manager(assemble, client):
+        case.create(made)
+        wait_for("the pause", lambda: case.target.get("NodeReplacement", name)["spec"]["paused"])
+        wait_for(
+            "the wait",
+            lambda: case.condition("Waiting", "NodeReplacement", name).get("reason"),
+        )
+        assert not case.is_cordoned(name)
+        views[:] = [owner_view(metadata, NodeRolloutSpec())]
+        assembled[0].owners.changed(owner["uid"])
+        case.wait_for_phase("Completed", "NodeReplacement", name)
+    assert nodes_of_jobs(case) == [name]
+    assert not case.is_cordoned(name)

@@ -218,6 +218,34 @@ def test_a_pod_bound_to_a_cordoned_node_is_a_violation(scene: Scene) -> None:
     assert scene.found() == ["BoundToCordonedNode"]
 
 
+@pytest.mark.parametrize(
+    ("state", "found"),
+    [("Drained", ["ActionTooEarly"]), ("Cordoned", []), ("", ["ActionTooEarly"])],
+)
+def test_the_pod_of_an_action_beside_pods_that_must_leave_is_a_violation(
+    scene: Scene, state: str, found: list[str]
+) -> None:
+    made = replacement("a", "InProgress")
+    job = {"namespace": "default", "template": {"spec": {"template": {}}}}
+    made["spec"]["action"] = {"job": job} | ({"node": state} if state else {})
+    uid = scene.of("NodeReplacement").create(made)["metadata"]["uid"]
+    scene.checker.settle()
+    labels = {"navarchos.pusher.com/action": uid}
+    scene.of("Pod").create(pod("work", "a", labels=labels), "default")
+    assert scene.found() == found
+
+
+def test_the_pod_of_an_action_on_an_empty_node_is_no_violation(scene: Scene) -> None:
+    made = replacement("b", "InProgress")
+    job = {"namespace": "default", "template": {"spec": {"template": {}}}}
+    made["spec"]["action"] = {"job": job}
+    uid = scene.of("NodeReplacement").create(made)["metadata"]["uid"]
+    scene.checker.settle()
+    labels = {"navarchos.pusher.com/action": uid}
+    scene.of("Pod").create(pod("work", "b", labels=labels), "default")
+    assert scene.found() == []
+
+
 def test_a_daemon_sets_pod_may_be_bound_but_not_evicted(scene: Scene) -> None:
     template = {"metadata": {"labels": LABELS}, "spec": pod("")["spec"]}
     agent = {

@@ -38,7 +38,7 @@ from navarchos.operator.api.v1alpha1.definitions import manifests
 from navarchos.operator.cache_transforms import KINDS
 from navarchos.operator.clients import operator_clients
 from navarchos.operator.jobs import JobActions, JobCaches
-from navarchos.operator.names import DRAIN_FINALIZER
+from navarchos.operator.names import ACTION_FINALIZER, DRAIN_FINALIZER
 from navarchos.operator.nodes import NODES, Node
 from navarchos.operator.owners import Owners
 from navarchos.operator.replacements.admission_loop import AdmissionInputs, AdmissionLoop
@@ -371,8 +371,11 @@ class Operator:
     def _remove_finalizers(self) -> None:
         """Remove the finalizer, as the drain controller does after it has uncordoned the node."""
         drains = self.drain_controller.resource(NODE_DRAINS)
+        replacements = self.drain_controller.resource(NODE_REPLACEMENTS).list().items
+        held = {r.metadata.uid for r in replacements if ACTION_FINALIZER in r.metadata.finalizers}
         for drain in drains.list().items:
-            if drain.metadata.deletion_timestamp is None:
+            owners = {owner.uid for owner in drain.metadata.owner_references}
+            if drain.metadata.deletion_timestamp is None or owners & held:
                 continue
             left = [name for name in drain.metadata.finalizers if name != DRAIN_FINALIZER]
             if len(left) < len(drain.metadata.finalizers):

@@ -9,7 +9,7 @@ import pytest
 from tests.cases.waiting import wait_for
 from tests.unit.operator.conftest import Make, Operator
 
-from navarchos.client import Resource, ignore_already_exists
+from navarchos.client import Propagation, Resource, ignore_already_exists
 from navarchos.drain import PODS
 from navarchos.errors import ConfigError
 from navarchos.instrument import Instruments
@@ -22,6 +22,7 @@ from navarchos.operator.actions import (
     Actions,
 )
 from navarchos.operator.api.v1alpha1 import (
+    NODE_DRAINS,
     NODE_ROLLOUTS,
     ActionKind,
     DrainPhase,
@@ -752,6 +753,86 @@ def test_a_deleted_replacement_stays_until_its_action_has_ended(operator: Operat
         return operator.drains() == []
 
     wait_for("the release", is_released)
+
+
+@pytest.mark.rule("NP-12")
+@pytest.mark.rule("NP-11")
+@pytest.mark.parametrize(
+    ("policy", "most"), [(Propagation.BACKGROUND, 3), (Propagation.FOREGROUND, 2)]
+)
+def test_a_crash_after_any_write_of_a_deletion_changes_nothing_in_the_end(
+    operator: Operator, policy: Propagation, most: int
+) -> None:
+    """In the foreground the garbage collector deletes the Job, which saves a write."""
+    add_namespace(operator)
+    writes, lived = 0, False
+    while not lived:
+        writes += 1
+        name = f"r{writes}"
+        lived = delete_with_crash(operator, name, policy, dies_after=writes)
+        assert (operator.names(), operator.drains(), jobs(operator)) == ([], [], []), (
+            f"killed after write {writes}"
+        )
+    # The deletion of the Job, the status, the finalizer.
+    assert writes == most + 1, "the test did not reach the last write of the deletion"
+
+
+def delete_with_crash(
+    operator: Operator, name: str, policy: Propagation, *, dies_after: int
+) -> bool:
+    """Delete a rollout while its Job runs; return whether the process survived."""
+    operator.add_node(f"{name}-a")
+    operator.add_rollout(name, nodeNames=[{"name": f"{name}-a"}], action=JOB)
+    operator.settle()
+    child = f"{name}-{name}-a"
+    operator.finish(child)
+    assert operator.replacement(child).metadata.finalizers == (ACTION_FINALIZER,)
+    end_pod = add_pod_of_job(operator, f"{child}-job1")
+    operator.client.resource(NODE_ROLLOUTS).delete(name, propagation=policy)
+    wait_for("the deletion", lambda: operator.replacement(child).metadata.deletion_timestamp)
+    if policy is Propagation.FOREGROUND:
+        wait_for("the drain's", lambda: operator.drain(child).metadata.deletion_timestamp)
+        running = operator.client.resource(JOBS)
+        job = f"{child}-job1"
+        wait_for("the Job's", lambda: running.get(job, "work").metadata.deletion_timestamp)
+    operator.transport.writes_left = dies_after
+    lived = operator.settle_or_die()
+    # The pod of the Job still runs, so the node must stay as it is.
+    assert operator.drains() == [child]
+    assert ACTION_FINALIZER in operator.replacement(child).metadata.finalizers
+    assert condition(operator, child)[1] == "ActionEnding"
+    end_pod()
+    wait_for("the end of the Job", lambda: jobs(operator) == [])
+
+    def is_gone() -> bool:
+        nonlocal lived
+        lived = operator.settle_or_die() and lived
+        return operator.names() == operator.drains() == []
+
+    wait_for("the end of the replacement and its drain", is_gone)
+    return lived
+
+
+@pytest.mark.rule("NP-12")
+def test_a_drain_that_is_deleted_under_its_action_waits_for_the_end_of_the_action(
+    operator: Operator,
+) -> None:
+    double = Double()
+    double.cancelled = ActionRunning("it reboots and cannot be stopped")
+    operator.actions.register(ActionKind.REBOOT, double)
+    begin(operator, "a", action={"reboot": {}}, strategy={"retries": 0})
+    operator.finish("roll-a")
+    operator.client.resource(NODE_DRAINS).delete("roll-a")
+    operator.settle()
+    assert operator.steps() == {"roll-a": Step.RELEASING}
+    assert condition(operator)[1:] == ("ActionEnding", "it reboots and cannot be stopped")
+    assert operator.replacement("roll-a").metadata.finalizers == (ACTION_FINALIZER,)
+    assert operator.drains() == ["roll-a"]
+    double.cancelled = ActionDone()
+    operator.settle()
+    assert operator.drains() == []
+    assert operator.steps() == {"roll-a": Step.FAILED}
+    assert operator.replacement("roll-a").metadata.finalizers == ()
 
 
 @pytest.mark.rule("NP-12")

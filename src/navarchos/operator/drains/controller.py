@@ -22,7 +22,7 @@ from navarchos.operator.drains.pods import NodePods, PodWatches
 from navarchos.operator.drains.reconciler import DrainParts, DrainReconciler, sweep_request
 from navarchos.operator.drains.successors import Successors
 from navarchos.operator.marks import EXCLUDE_LABEL, NodeMarks, holders_of
-from navarchos.operator.names import CORDONED_BY_ANNOTATION, MARKS_ANNOTATION
+from navarchos.operator.names import ACTION_FINALIZER, CORDONED_BY_ANNOTATION, MARKS_ANNOTATION
 from navarchos.operator.nodes import NODES, Node
 from navarchos.operator.owners import Owners, kind_of
 from navarchos.parallel import WorkerPool
@@ -33,7 +33,9 @@ from navarchos.runtime import (
     Controller,
     Manager,
     Request,
+    all_of,
     changed,
+    when,
 )
 
 __all__ = [
@@ -79,6 +81,7 @@ class DrainEnvironment:
         wake: Called with the name of a drain to reconcile; must be quick.
         is_suspended: Whether the replacement or the rollout above an ended drain is paused or
             being deleted.
+        is_held: Whether the action of the replacement above a drain may still affect the node.
         instruments: Where metrics are registered.
         clock: Time.
         watch_clock: Time of the pod watches; `clock` if absent.
@@ -88,6 +91,7 @@ class DrainEnvironment:
     recorder: Recorder
     wake: Callable[[str], None]
     is_suspended: Callable[[api.NodeDrain], bool] = lambda _drain: False
+    is_held: Callable[[api.NodeDrain], bool] = lambda _drain: False
     instruments: Instruments = field(default_factory=Instruments)
     clock: Clock = SYSTEM_CLOCK
     watch_clock: Clock | None = None
@@ -125,6 +129,7 @@ def build_reconciler(
         events=events,
         clock=clock,
         is_suspended=environment.is_suspended,
+        is_held=environment.is_held,
         marked_by=lambda drain: [
             node.metadata.name for node in caches.nodes.lister.by_index(BY_HOLDER, drain)
         ],
@@ -150,7 +155,7 @@ def add_to_manager(
         manager.informer(BUDGETS),
     )
     caches.drains.add_indexers({BY_NODE: _node_name})
-    awake = Channel()
+    replacements, awake = manager.informer(api.NODE_REPLACEMENTS), Channel()
     reconciler, runtime = build_reconciler(
         manager.client,
         caches,
@@ -158,10 +163,9 @@ def add_to_manager(
             recorder=manager.recorder,
             wake=lambda name: awake.send(Request("", name)),
             is_suspended=_suspension_check(
-                manager.informer(api.NODE_REPLACEMENTS),
-                manager.informer(api.NODE_ROLLOUTS),
-                owners or Owners(),
+                replacements, manager.informer(api.NODE_ROLLOUTS), owners or Owners()
             ),
+            is_held=_hold_check(replacements),
             instruments=manager.instruments,
             clock=manager.clock,
         ),
@@ -173,11 +177,19 @@ def add_to_manager(
         sweep = [sweep_request(name)] if MARKS_ANNOTATION in node.metadata.annotations else []
         return [*(Request("", drain.metadata.name) for drain in drains), *sweep]
 
+    def drains_below(replacement: api.NodeReplacement) -> Iterable[Request]:
+        found = caches.drains.lister.by_index(BY_NODE, replacement.spec.node_name)
+        uid = replacement.metadata.uid
+        return [Request("", drain.metadata.name) for drain in found if _owner_uid(drain) == uid]
+
     manager.add(runtime, name="drain-runtime")
     return (
         Builder(manager, "drains", options=manager.options.controllers_with(workers=workers))
         .for_(api.NODE_DRAINS)
         .watches(NODES, map=drains_of, when=changed(_cordon_inputs))
+        .watches(
+            api.NODE_REPLACEMENTS, map=drains_below, when=all_of(when(_has_action), changed(_holds))
+        )
         .watches_channel(awake, "drain-wakeups")
         .build(reconciler)
     )
@@ -210,6 +222,36 @@ def _suspension_check(
         return rollout.spec.paused
 
     return is_suspended
+
+
+def _hold_check(
+    replacements: SharedInformer[api.NodeReplacement],
+) -> Callable[[api.NodeDrain], bool]:
+    """Return a function that reports whether the action above a drain has not ended.
+
+    The cache contains this process's own writes, and a replacement gets its finalizer before its
+    action begins.
+    """
+
+    def is_held(drain: api.NodeDrain) -> bool:
+        owner = controller_of(drain.metadata)
+        found = replacements.lister.find(owner.name) if owner is not None else None
+        return found is not None and found.metadata.uid == _owner_uid(drain) and _holds(found)
+
+    return is_held
+
+
+def _owner_uid(drain: api.NodeDrain) -> str:
+    owner = controller_of(drain.metadata)
+    return owner.uid if owner is not None else ""
+
+
+def _has_action(replacement: api.NodeReplacement) -> bool:
+    return replacement.spec.action is not None
+
+
+def _holds(replacement: api.NodeReplacement) -> bool:
+    return ACTION_FINALIZER in replacement.metadata.finalizers
 
 
 def _holding_drains(node: Node) -> Iterable[str]:

@@ -1,7 +1,7 @@
 """What to do about one drain, as a pure function of what one reconcile observes.
 
 ```text
-being deleted ──> uncordon the node, remove the finalizer
+being deleted ──> wait for an action that runs; uncordon the node, remove the finalizer
 ended         ──> look for late pods for a minute                    [reads: pods, node, drain]
 node is gone, or spec is invalid ──> end
 not adopted   ──> adopt
@@ -227,7 +227,7 @@ class DrainDecision:
 def decide(seen: DrainObservation) -> DrainDecision | Read:
     """Return what to do, or what to read first."""
     if seen.drain.metadata.deletion_timestamp is not None:
-        return _release(seen.drain)
+        return _release(seen)
     if seen.drain.status.is_final:
         return _recheck(seen)
     if not seen.reads & {Read.NODE, Read.LIVE_NODE}:
@@ -239,9 +239,12 @@ def decide(seen: DrainObservation) -> DrainDecision | Read:
     return _decide_active(seen, seen.node, seen.cordon, seen.settings)
 
 
-def _release(drain: api.NodeDrain) -> DrainDecision:
+def _release(seen: DrainObservation) -> DrainDecision:
+    drain = seen.drain
     if DRAIN_FINALIZER not in drain.metadata.finalizers:
         return DrainDecision(is_over=True)
+    if seen.is_held:  # mutant: uncordoned-under-its-action
+        return DrainDecision()
     undo: tuple[Action, ...] = (UncordonNode(),) if drain.spec.uncordon_on_delete else ()
     if has_marks(drain):
         undo = (*undo, ReturnMarks(is_kept=not drain.spec.uncordon_on_delete))

@@ -55,6 +55,7 @@ class DrainObservation:
         monotonic: The present time on the monotonic clock.
         is_suspended: Whether the drain is paused; once it has been reported, whether the
             replacement or rollout above it is paused or being deleted.
+        is_held: Whether an action may still affect the node of a drain that is being deleted.
         is_halted: Whether the process may not send evictions any more.
         attempts: The last request for each pod, by uid.
         cordoned_for: Seconds since this process cordoned the node; `None` if it did not.
@@ -75,6 +76,7 @@ class DrainObservation:
     attempts: Mapping[str, EvictionAttempt]
     cordoned_for: float | None
     status_wait: float
+    is_held: bool = False
     reads: frozenset[Read] = frozenset()
     node: Node | None = None
     plan: DrainPlan | None = None

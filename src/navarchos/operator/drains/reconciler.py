@@ -76,6 +76,7 @@ class DrainParts:
         clock: Time.
         is_suspended: Whether the replacement or the rollout above an ended drain is paused or
             being deleted.
+        is_held: Whether the action of the replacement above a drain may still affect the node.
         marked_by: Returns the nodes whose marks a drain of this name holds, from the cache.
     """
 
@@ -90,6 +91,7 @@ class DrainParts:
     events: DrainEvents
     clock: Clock
     is_suspended: Callable[[api.NodeDrain], bool]
+    is_held: Callable[[api.NodeDrain], bool]
     marked_by: Callable[[str], Sequence[str]]
 
 
@@ -173,6 +175,7 @@ class DrainReconciler(Reconciler):
             # The pause in the spec of a reported drain is left over: its replacement no longer
             # sets or clears it. The objects above the drain decide then.
             is_suspended=is_suspended(drain) if drain.is_reported else drain.spec.paused,
+            is_held=drain.metadata.deletion_timestamp is not None and self._parts.is_held(drain),
             is_halted=self._parts.runtime.is_halted,
             attempts=remembered.attempts,
             cordoned_for=remembered.cordoned_for,

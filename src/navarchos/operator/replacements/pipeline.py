@@ -139,22 +139,30 @@ class Pipeline:
         if isinstance(decision, decisions.ContinueAction) and not _is_held(replacement):
             # Before the action changes anything: the replacement stays until it is ended (NP-12).
             return self._hold(replacement, held=True)
+        if step is api.Step.RELEASING and _is_held(replacement):
+            return self._end_action(replacement)
         return self._save(replacement, self._end_action_and_act(seen, decision))
 
     def give_back(self, replacement: api.NodeReplacement) -> api.NodeReplacement:
         """End the action of a replacement that is being deleted, then let it be deleted (NP-12).
 
         An action that cannot be cancelled ends by itself first. The node stays cordoned until
-        then; the NodeDrain is deleted after its replacement, which undoes the cordon.
+        then: the cordon is undone when the NodeDrain is deleted and the replacement not held.
         """
         if not _is_held(replacement):
             return replacement
+        ended = self._end_action(replacement)
+        if not _is_held(ended):
+            self._events.given_back(replacement)
+        return ended
+
+    def _end_action(self, replacement: api.NodeReplacement) -> api.NodeReplacement:
+        """End the action of a held replacement; release the replacement when it has ended."""
         outcome = self._actions.cancel(replacement)
         if isinstance(outcome, ActionRunning):
             now = self._clock.now()
             status = statuses.action_ending_status(replacement, outcome.message, now)
             return self._save(replacement, status)
-        self._events.given_back(replacement)
         return self._hold(replacement, held=False)
 
     def _hold(self, replacement: api.NodeReplacement, *, held: bool) -> api.NodeReplacement:

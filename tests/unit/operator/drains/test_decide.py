@@ -16,7 +16,9 @@ from navarchos.operator.drains.decide import (
     CordonNode,
     DrainDecision,
     EvictPods,
+    ReleaseDrain,
     Report,
+    UncordonNode,
     decide,
 )
 from navarchos.operator.drains.observation import DrainObservation, Read
@@ -114,3 +116,14 @@ def test_pods_are_evicted_only_when_they_are_stored_and_the_node_is_cordoned(
     may_evict = has_begun and is_cordoned and not (is_suspended or is_halted or has_new_pod)
     assert evicts is (may_evict and is_in_time)
     assert not (evicts and decision.report), "the next reconcile reports the responses"
+
+
+@pytest.mark.rule("NP-12")
+def test_a_deleted_drain_keeps_its_cordon_until_the_action_on_its_node_has_ended() -> None:
+    seen = fresh()
+    metadata = msgspec.structs.replace(seen.drain.metadata, deletion_timestamp=NOW)
+    spec = msgspec.structs.replace(seen.drain.spec, uncordon_on_delete=True)
+    drain = msgspec.structs.replace(seen.drain, metadata=metadata, spec=spec)
+    assert decide(replace(seen, drain=drain, is_held=True)) == DrainDecision()
+    released = decide(replace(seen, drain=drain))
+    assert released == DrainDecision((UncordonNode(), ReleaseDrain()), is_over=True)
