@@ -12,7 +12,7 @@ import msgspec
 
 from navarchos.meta import controller_of
 from navarchos.operator.api import v1alpha1 as api
-from navarchos.operator.reasons import ConditionType, WaitReason
+from navarchos.operator.reasons import ConditionType, Reason, WaitReason
 from navarchos.operator.slots import is_of_replacement
 from navarchos.runtime.conditions import find_condition
 from navarchos.runtime.durations import format_duration
@@ -241,7 +241,7 @@ def summarize_drain(drain: api.NodeDrain) -> DrainSummary:
         phase=status.phase or api.DrainPhase.PENDING,
         paused=drain.spec.paused,
         reason=status.reason,
-        message=status.message or _preparation(drain),
+        message=status.message or _drain_waits_for(drain),
         total=status.total,
         evicted=status.evicted,
         remaining=status.remaining,
@@ -287,15 +287,18 @@ def _in_flight(replacement: api.NodeReplacement, drains: Iterable[api.NodeDrain]
         deadline=step.deadline if step is not None else None,
         stalled_since=replacement.status.stalled_since,
         pods_left=sum(drain.status.remaining for drain in mine),
-        message="; ".join(filter(None, [_waits_for(replacement), *map(_preparation, mine)])),
+        message="; ".join(filter(None, [_waits_for(replacement), *map(_drain_waits_for, mine)])),
     )
 
 
-def _preparation(drain: api.NodeDrain) -> str:
-    """Return what the preparation of a node waits for; empty in other phases."""
-    found = find_condition(drain.status.conditions, ConditionType.PREPARED)
+def _drain_waits_for(drain: api.NodeDrain) -> str:
+    """Return what a preparation waits for, or which pods are replaced first; empty if nothing."""
     is_preparing = drain.status.phase is api.DrainPhase.PREPARING
-    return found.message if found is not None and is_preparing else ""
+    type_ = ConditionType.PREPARED if is_preparing else ConditionType.NODE_DRAINED
+    found = find_condition(drain.status.conditions, type_)
+    if found is None or not (is_preparing or found.reason == Reason.DRAINING):
+        return ""
+    return found.message
 
 
 def _waits_for(replacement: api.NodeReplacement) -> str:

@@ -12,6 +12,7 @@ from navarchos.cli.summary import (
     Summary,
     rollout_lines,
     summarize,
+    summarize_drain,
     summarize_rollout,
     summary_lines,
 )
@@ -310,3 +311,15 @@ def test_the_json_has_the_documented_fields() -> None:
         ["node", "namespace", "pod", "reason", "budget", "message", "since", "nextAction"]
     )
     assert sorted(rollout["waiting"]) == ["message", "node", "reason", "since"]
+
+
+def test_a_drain_shows_which_pods_are_replaced_first() -> None:
+    make = Make()
+    text = "replaced first by their Deployments: default/web-1"
+    shown = {}
+    for reason in ("Draining", "TimeoutHold"):
+        found = Condition(type="NodeDrained", status="False", reason=reason, message=text)
+        drain = make.drain(make.replacement("a"), phase=DrainPhase.DRAINING)
+        status = msgspec.structs.replace(drain.status, conditions=(found,))
+        shown[reason] = summarize_drain(msgspec.structs.replace(drain, status=status)).message
+    assert shown == {"Draining": text, "TimeoutHold": ""}

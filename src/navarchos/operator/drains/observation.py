@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import Enum, auto
-from typing import Final, assert_never
+from typing import Final
 
 from navarchos.drain import LATE_BINDING, DrainPlan, PlannedPod
 from navarchos.errors import ConfigError
@@ -164,17 +164,11 @@ class DrainObservation:
 
         `None` if there is no limit, because the drain has no timeout.
         """
-        settings, policy = self.settings, self.drain.spec.replace_first
-        if policy is None or isinstance(settings, ConfigError):
+        settings = self.settings
+        if isinstance(settings, ConfigError) or not settings.replaces_first:
             return 0.0
-        match policy:
-            case api.ReplaceFirstPolicy.NEVER:
-                return 0.0
-            case api.ReplaceFirstPolicy.SINGLE_REPLICA:
-                timeout = settings.options.timeout
-                return None if timeout is None else max(0.0, timeout / 2 - self.elapsed)
-            case _:
-                assert_never(policy)
+        timeout = settings.options.timeout
+        return None if timeout is None else max(0.0, timeout / 2 - self.elapsed)
 
     def waiting_for(self, kind: type[Successor]) -> dict[str, PlannedPod]:
         """Return the pods that wait for their successors and are in this state, by uid."""

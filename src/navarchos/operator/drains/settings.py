@@ -20,11 +20,13 @@ class DrainSettings:
         options: Which pods may be evicted, and how.
         escalation: When pods are deleted although their eviction is refused.
         on_timeout: What happens when the timeout passes.
+        replaces_first: Whether Deployments with one replica start their new pod first.
     """
 
     options: DrainOptions
     escalation: EscalationPolicy
     on_timeout: api.TimeoutPolicy
+    replaces_first: bool = False
 
     @classmethod
     def from_spec(cls, spec: api.DrainSpec, *, evicts: bool = True) -> "DrainSettings":
@@ -52,11 +54,21 @@ class DrainSettings:
             evict=evicts,
             hook_annotation=DRAIN_HOOK_ANNOTATION,
         )
-        return cls(options, escalation, spec.on_timeout)
+        return cls(options, escalation, spec.on_timeout, _replaces_first(spec.replace_first))
 
     def is_timed_out(self, elapsed: float) -> bool:
         """Return whether the timeout has passed, `elapsed` seconds after the first eviction."""
         return self.options.timeout is not None and elapsed >= self.options.timeout
+
+
+def _replaces_first(policy: api.ReplaceFirstPolicy | None) -> bool:
+    match policy:
+        case None | api.ReplaceFirstPolicy.NEVER:
+            return False
+        case api.ReplaceFirstPolicy.SINGLE_REPLICA:
+            return True
+        case _:
+            assert_never(policy)
 
 
 def parse_escalation(spec: api.DrainSpec) -> EscalationPolicy:

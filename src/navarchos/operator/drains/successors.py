@@ -20,7 +20,9 @@ from navarchos.operator.api import v1alpha1 as api
 from navarchos.operator.names import FIELD_MANAGER, MOVED_FOR_ANNOTATION
 
 __all__ = [
+    "DEPLOYMENTS",
     "RBAC_OF_USERS",
+    "REPLICA_SETS",
     "Deployment",
     "NoSuccessor",
     "Successor",
@@ -92,16 +94,16 @@ class Deployment(Object, frozen=True):
             return False
 
 
-_REPLICA_SETS: Final = Resource(
+REPLICA_SETS: Final = Resource(
     "apps", "v1", "replicasets", "ReplicaSet", namespaced=True, type=Object
 )
-_DEPLOYMENTS: Final = Resource(
+DEPLOYMENTS: Final = Resource(
     "apps", "v1", "deployments", "Deployment", namespaced=True, type=Deployment
 )
 
 RBAC_OF_USERS: Final = (
-    PolicyRule(_REPLICA_SETS, ("get",)),
-    PolicyRule(_DEPLOYMENTS, ("get", "patch")),
+    PolicyRule(REPLICA_SETS, ("get",)),
+    PolicyRule(DEPLOYMENTS, ("get", "patch")),
 )
 """The permissions (RBAC) that `replaceFirst` needs. A user grants them: with them a client can run
 any pod of any namespace, so the shipped role does not have them."""
@@ -176,8 +178,8 @@ class Successors:
     """
 
     def __init__(self, client: Client) -> None:
-        self._replica_sets = client.resource(_REPLICA_SETS)
-        self._deployments = client.resource(_DEPLOYMENTS).with_defaults(field_manager=FIELD_MANAGER)
+        self._replica_sets = client.resource(REPLICA_SETS)
+        self._deployments = client.resource(DEPLOYMENTS).with_defaults(field_manager=FIELD_MANAGER)
 
     def look(self, drain: api.NodeDrain, pods: Iterable[PlannedPod]) -> dict[str, Successor]:
         """Return what the server says about the successors of these pods, by uid of the pod.

@@ -12,11 +12,14 @@ from navarchos.clock import SYSTEM_CLOCK
 from navarchos.drain import BUDGETS, DAEMON_SETS, EvictionResult, eviction_result
 from navarchos.drain.eviction import RBAC as EVICTION_RBAC
 from navarchos.drain.eviction import EvictionOutcome, served_eviction
-from navarchos.meta import Object
+from navarchos.errors import ConfigError
+from navarchos.meta import Object, controller_of
 from navarchos.operator.api import v1alpha1 as api
 from navarchos.operator.deployment.settings import NAME, NAMESPACE
+from navarchos.operator.drains import successors
 from navarchos.operator.drains.cordon import RBAC as CORDON_RBAC
 from navarchos.operator.drains.pods import RBAC as POD_RBAC
+from navarchos.operator.drains.settings import DrainSettings
 from navarchos.operator.gates import GateChecker, PrometheusReader
 from navarchos.operator.jobs import JOBS, job_manifest
 from navarchos.operator.leadership import leader_problem
@@ -90,8 +93,23 @@ def collect(client: Client, rollouts: Sequence[api.NodeRollout], now: datetime) 
     }
     refusals = collector.dry_runs(dry_run_candidates(rollouts, state, now, limit=MAX_DRY_RUNS))
     collector.check_jobs(rollouts, state)
-    collector.check_manager(now)
-    return replace(state, gates=gates, refusals=refusals, general=tuple(collector.findings))
+    replaces_first = any(_replaces_first(rollout) for rollout in rollouts)
+    replaced = collector.replaced_first() if replaces_first else frozenset()
+    collector.check_manager(now, replaces_first=replaces_first)
+    return replace(
+        state,
+        gates=gates,
+        refusals=refusals,
+        replaced_first=replaced,
+        general=tuple(collector.findings),
+    )
+
+
+def _replaces_first(rollout: api.NodeRollout) -> bool:
+    try:
+        return DrainSettings.from_spec(rollout.spec.drain).replaces_first
+    except ConfigError:
+        return False  # the prediction reports the error
 
 
 class _Collector:
@@ -110,6 +128,19 @@ class _Collector:
         except Forbidden as error:
             self._not_checked(otherwise, error)
             return None
+
+    def replaced_first(self) -> frozenset[tuple[str, str]]:
+        """Return the ReplicaSets whose Deployments can start a new pod first."""
+        otherwise = "Deployments were not checked"
+        deployments = self.list_if_allowed(successors.DEPLOYMENTS, otherwise) or ()
+        replica_sets = self.list_if_allowed(successors.REPLICA_SETS, otherwise) or ()
+        uids = {each.metadata.uid for each in deployments if each.starts_successor_first}
+        owners = ((each.metadata, controller_of(each.metadata)) for each in replica_sets)
+        return frozenset(
+            (meta.namespace, meta.name)
+            for meta, owner in owners
+            if owner is not None and owner.uid in uids
+        )
 
     def dry_runs(self, pods: Sequence[kinds.PlanPod]) -> Mapping[str, EvictionResult]:
         """Return the refusals of dry-run evictions of these pods, by uid."""
@@ -176,7 +207,7 @@ class _Collector:
                     )
                 )
 
-    def check_manager(self, now: datetime) -> None:
+    def check_manager(self, now: datetime, *, replaces_first: bool) -> None:
         """Add findings if the shipped manager is not running or lacks permissions."""
         why = leader_problem(self._client, now)
         if why:
@@ -191,6 +222,8 @@ class _Collector:
         try:
             self._client.resource(_ACCOUNTS).get(NAME, NAMESPACE, timeout=_TIMEOUT)
             missing = missing_permissions(_NEEDED, self._manager_may)
+            of_users = successors.RBAC_OF_USERS if replaces_first else ()
+            not_granted = missing_permissions(of_users, self._manager_may)
         except NotFound:
             return  # the manager runs elsewhere, with another account
         except Forbidden as error:
@@ -204,6 +237,16 @@ class _Collector:
                     message=f"the account {NAMESPACE}/{NAME} of the manager is not allowed to "
                     f"{', '.join(missing)}",
                     next_action="apply config/deploy again",
+                )
+            )
+        if not_granted:
+            self.findings.append(
+                PlanFinding(
+                    severity=Severity.DELAYS,
+                    reason=FindingReason.FORBIDDEN,
+                    message=f"the account {NAMESPACE}/{NAME} of the manager is not allowed to "
+                    f"{', '.join(not_granted)}, which drain.replaceFirst needs",
+                    next_action="grant it as docs/operations.md says",
                 )
             )
 

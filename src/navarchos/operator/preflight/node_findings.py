@@ -70,7 +70,6 @@ def find_for_rollout(
                 next_action="correct the selector",
             )
     yield from _prepared(rollout.spec.drain.prepare)
-    yield from _replaced_first(rollout.spec.drain.replace_first)
     yield from _find_for_action(rollout.spec.action)
     try:
         limit = api.resolve_count(rollout.spec.strategy.max_concurrent, len(planned), round_up=True)
@@ -81,22 +80,6 @@ def find_for_rollout(
         return
     if limit == 0 and planned:
         yield _nothing_may_start(rollout.spec.strategy.max_concurrent)
-
-
-def _replaced_first(policy: api.ReplaceFirstPolicy | None) -> Iterator[PlanFinding]:
-    match policy:
-        case None | api.ReplaceFirstPolicy.NEVER:
-            return
-        case api.ReplaceFirstPolicy.SINGLE_REPLICA:
-            yield PlanFinding(
-                severity=Severity.NOTE,
-                reason=FindingReason.REPLACED_FIRST,
-                message="Deployments with one replica, a rolling update and a surge start their "
-                "new pod before the old one leaves the node; budgets do not delay that",
-                next_action="grant the manager the permissions that replaceFirst needs",
-            )
-        case _:
-            assert_never(policy)
 
 
 def _prepared(spec: api.PrepareSpec | None) -> Iterator[PlanFinding]:

@@ -20,6 +20,7 @@ from navarchos.drain import (
 from navarchos.operator.api import v1alpha1 as api
 from navarchos.operator.drains.batch import TERMINATING_TOO_LONG_AFTER
 from navarchos.operator.drains.settings import DrainSettings
+from navarchos.operator.drains.successors import may_have_successor
 from navarchos.operator.preflight.findings import FindingReason, PlanFinding, Severity
 from navarchos.operator.preflight.placement import PlacementFailure, UnplaceablePod
 
@@ -57,12 +58,22 @@ class PodContext:
         budgets: All budgets, by namespace.
         terminating: Namespaces that are being deleted. No pod can be evicted there.
         refusals: The refused dry-run evictions, by pod uid.
+        replaced_first: The namespaces and names of the ReplicaSets whose Deployments can start a
+            new pod first.
     """
 
     now: datetime
     budgets: Mapping[str, Sequence[Budget]] = field(default_factory=dict)
     terminating: frozenset[str] = frozenset()
     refusals: Mapping[str, EvictionResult] = field(default_factory=dict)
+    replaced_first: frozenset[tuple[str, str]] = frozenset()
+
+    def is_replaced_first(self, planned: PlannedPod) -> bool:
+        """Return whether the Deployment of a pod can start its new pod first."""
+        owner = planned.pod.controller
+        if owner is None or not may_have_successor(planned):
+            return False
+        return (planned.pod.metadata.namespace, owner.name) in self.replaced_first
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +195,15 @@ def _of_evicted(
             "check the conditions of the namespace",
         )
         return
-    if not settings.options.disable_eviction:
+    if settings.replaces_first and context.is_replaced_first(planned):
+        yield _Case(planned).report(
+            Severity.NOTE,
+            FindingReason.REPLACED_FIRST,
+            "its Deployment starts the new pod first, so no budget delays it; after half of "
+            "drain.timeoutSeconds the pod is evicted",
+            "check that the new pod can start while the old one runs",
+        )
+    elif not settings.options.disable_eviction:
         case = _Case(planned, budgets_of(planned.pod, context.budgets.get(namespace, ())))
         yield from _blocked_by_budget(case, settings)
         yield from _denied(planned, context.refusals.get(planned.uid))

@@ -94,6 +94,9 @@ class ClusterState:
     """The systems whose kinds are installed, as `--controllers` names them."""
     gates: Mapping[str, Records] = field(default_factory=dict)
     """The gates of the planned rollouts, by name of the rollout."""
+    replaced_first: frozenset[tuple[str, str]] = frozenset()
+    """The namespaces and names of ReplicaSets whose Deployments can start a new pod first; empty
+    if no rollout asks for that."""
     general: Sequence[PlanFinding] = ()
     """Findings of the collection itself."""
 
@@ -335,6 +338,7 @@ class _View:
                 budgets=_by_namespace(state.budgets),
                 terminating=state.terminating,
                 refusals=state.refusals,
+                replaced_first=state.replaced_first,
             ),
             placement=PlacementCheck(state.nodes, state.pods, state.claims, state.volumes),
             pods=_pods_by_node(state.pods),

@@ -338,6 +338,38 @@ def rollout_that_prepares_its_nodes(cluster: Cluster, broken: bool) -> None:
     cluster.spec["drain"] = {"prepare": {"settleSeconds": 30 if broken else 0}}
 
 
+@pytest.mark.rule("IG-77")
+@fault("ReplacedFirst", Severity.NOTE, on_server=True)
+def single_replica_that_is_replaced_first(cluster: Cluster, broken: bool) -> None:
+    """Its budget allows no eviction, and does not delay the pod."""
+    labels = {"app": "one"}
+    container = {"name": "c", "image": "i"}
+    template = {"metadata": {"labels": labels}, "spec": {"containers": [container]}}
+    spec = {
+        "replicas": 1 if broken else 2,
+        "selector": {"matchLabels": labels},
+        "template": template,
+    }
+    owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "one", "uid": "uid-one"}
+    cluster.add("apps/v1", "Deployment", "one", metadata={"uid": "uid-one"}, spec=spec)
+    owners = {"uid": "uid-ReplicaSet-one", "ownerReferences": [{**owner, "controller": True}]}
+    cluster.add("apps/v1", "ReplicaSet", "one", metadata=owners, spec=spec)
+    cluster.pod("one-1", app="one", owner=("apps/v1", "ReplicaSet", "one"))
+    cluster.budget("one", healthy=1 if broken else 2, desired=1)
+    cluster.spec["drain"] = {"replaceFirst": "SingleReplica"}
+
+
+@pytest.mark.rule("IG-77")
+def test_a_permission_that_users_grant_is_checked_where_it_is_needed(make_cluster: Make) -> None:
+    cluster = make_cluster()
+    manager_without_permissions(cluster, True)
+    assert reasons(cluster.plan_on_server()) == {("Forbidden", Severity.BLOCKS)}
+    cluster.spec["drain"] = {"replaceFirst": "SingleReplica"}
+    messages = {finding.severity: finding.message for finding in found(cluster.plan_on_server())}
+    assert messages.keys() == {Severity.BLOCKS, Severity.DELAYS}
+    assert "patch deployments, which drain.replaceFirst needs" in messages[Severity.DELAYS]
+
+
 @pytest.mark.parametrize("name", FAULTS)
 def test_every_prepared_fault_is_found(name: str, make_cluster: Make) -> None:
     reason, severity, _ = FAULTS[name]
