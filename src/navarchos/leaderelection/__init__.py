@@ -25,8 +25,10 @@ from navarchos.leaderelection.elector import (
     ElectorOptions,
     LeaderCallbacks,
     LeaderElector,
+    LeaseLost,
+    LeaseNotRenewed,
+    NotLeading,
 )
-from navarchos.leaderelection.errors import LeaseLost, LeaseNotRenewed, NotLeading
 from navarchos.leaderelection.lease import LeaseRecord, LeaseTiming
 from navarchos.leaderelection.lock import (
     LEASES,

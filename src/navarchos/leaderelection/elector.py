@@ -10,11 +10,10 @@ from typing import Final
 from prometheus_client import Gauge
 
 from navarchos.clock import SYSTEM_CLOCK, Clock, uniform
-from navarchos.errors import AlreadyStarted, ThreadCrashed
+from navarchos.errors import AlreadyStarted, NavarchosError, Stopped, ThreadCrashed
 from navarchos.instrument import Instruments
 from navarchos.leaderelection import acquirer
 from navarchos.leaderelection.candidacy import Candidacy
-from navarchos.leaderelection.errors import LeaseLost, LeaseNotRenewed, NotLeading
 from navarchos.leaderelection.leader_task import InterruptibleSleep, LeaderTask
 from navarchos.leaderelection.lease import JITTER, LeaseTiming
 from navarchos.leaderelection.lock import Lock
@@ -22,12 +21,78 @@ from navarchos.logs import get_logger
 from navarchos.stopping import StopToken
 from navarchos.threads import ThreadGroup
 
-__all__ = ["HEALTH_CHECK", "ElectorOptions", "LeaderCallbacks", "LeaderElector"]
+__all__ = [
+    "HEALTH_CHECK",
+    "ElectorOptions",
+    "LeaderCallbacks",
+    "LeaderElector",
+    "LeaseLost",
+    "LeaseNotRenewed",
+    "NotLeading",
+]
 
 HEALTH_CHECK: Final = "leaderElection"
 """The name of the health check that calls `check`; the same as upstream (LE-19)."""
 
 _log = get_logger(__name__)
+
+
+class NotLeading(Stopped):
+    """A request was not sent, because another process may be the leader by now.
+
+    A kind of `Stopped`: the work of a leader ends with its leadership.
+
+    Attributes:
+        lease: `namespace/name` of the lease.
+    """
+
+    def __init__(self, lease: str) -> None:
+        super().__init__(f"another process may hold lease {lease}")
+        self.lease = lease
+
+
+class LeaseLost(NavarchosError):
+    """This process was the leader and lost the lease.
+
+    The process should exit: another leader may already work on the same objects. After a
+    restart it is a candidate like any other.
+
+    Attributes:
+        lease: `namespace/name` of the lease.
+        identity: Of this process.
+        holder: The last known holder; it may still be this process.
+    """
+
+    def __init__(self, lease: str, identity: str, holder: str) -> None:
+        super().__init__(lease, identity, holder)
+        self.lease = lease
+        self.identity = identity
+        self.holder = holder
+
+    def __str__(self) -> str:
+        cause = (
+            "it could not be renewed in time"
+            if self.holder == self.identity
+            else f"its holder is {self.holder or 'no process'}"
+        )
+        return f"lost lease {self.lease}: {cause}; restart {self.identity}"
+
+
+class LeaseNotRenewed(NavarchosError):
+    """The health check failed: this process leads with a lease that has expired.
+
+    Attributes:
+        lease: `namespace/name` of the lease.
+        age: Seconds since the last renewal.
+    """
+
+    def __init__(self, lease: str, age: float) -> None:
+        super().__init__(lease, age)
+        self.lease = lease
+        self.age = age
+
+    def __str__(self) -> str:
+        return f"lease {self.lease} has not been renewed for {self.age:.0f} s"
 
 
 def _ignore() -> None:
