@@ -20,6 +20,7 @@ API = "operator/api/v1alpha1"
 HOMES: Final = {
     "EscalationAction": f"{API}/drain_spec.py",
     "EvictionOutcome": "drain/eviction.py",
+    "ActionKind": f"{API}/action.py",
     "Step": f"{API}/node_replacement.py",
     "DrainPhase": f"{API}/node_drain.py",
     "RolloutPhase": f"{API}/node_rollout.py",
@@ -37,12 +38,14 @@ PLACES: Final = {
         "operator/preflight/collector.py",
     },
     "WaitReason": {"operator/reasons.py"},
+    "ActionKind": {f"{API}/action.py"},
     "Step": {
         f"{API}/node_replacement.py",
         "cli/sandbox/view.py",
         "operator/replacements/events.py",
         "operator/replacements/step_reader.py",
         "operator/replacements/steps/__init__.py",
+        "operator/replacements/steps/decision.py",
     },
     "DrainPhase": {f"{API}/node_drain.py", "operator/replacements/steps/draining.py"},
     "RolloutPhase": {

@@ -49,7 +49,13 @@ class ActionKind(StrEnum):
     @property
     def ends_machine(self) -> bool:
         """Whether the node's machine is terminated, so that the node cannot return."""
-        return self in {ActionKind.REPLACE, ActionKind.REMOVE}
+        match self:
+            case ActionKind.REPLACE | ActionKind.REMOVE:
+                return True
+            case ActionKind.JOB | ActionKind.PLAN | ActionKind.REBOOT:
+                return False
+            case _:
+                assert_never(self)
 
 
 class NodeState(StrEnum):

@@ -7,9 +7,10 @@ makes a waiting node `Cancelled`. `decision.through_gates` adds Verifying for ga
 
 A new step takes:
 
-1. a member of `Step` and its phase, in `api/v1alpha1/node_replacement.py`;
+1. a member of `Step`, at its place in the order, and its phase, in
+   `api/v1alpha1/node_replacement.py`;
 2. a module here with `decide`, and its case in `decide` below;
-3. its place in `decision.steps_of`; `decision.after` then leads to it;
+3. in `decision.steps_of`, when it has work; `decision.after` then leads to it;
 4. its case in `StepReader.observe`, and a field of `StepObservation` if it decides from
    something new. `Pipeline._decide` gives a step that `Advance` leads to only the replacement
    and the drain, so the default of the field must not let the step advance;
@@ -19,10 +20,11 @@ A new step takes:
    `docs/operations.md`, and `make crds`;
 7. if its drain evicts pods: the condition on `Step.DRAINING` in `ClusterReader.snapshot`.
 
-The type checker or a test names each of these places, except 3, the field in 4, and 7.
+The type checker or a test names each of these places, except the field in 4, and 7.
 
-A new action of users (`spec.action`) takes a member of `ActionKind`, a field of `ActionSpec`, and
-a `NodeAction` that its controller registers in `navarchos.operator.actions.Actions`.
+A new action of users (`spec.action`) takes a member of `ActionKind`, a field of `ActionSpec` (a
+test finds a member without one), and a `NodeAction` that its controller registers in
+`navarchos.operator.actions.Actions`.
 """
 
 from typing import Final, assert_never

@@ -1,7 +1,7 @@
 """What a step decides from, and what it can decide: values, so that tests need no server."""
 
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final, TypeVar, assert_never
 
 from navarchos.operator.actions import ActionRunning
 from navarchos.operator.api import v1alpha1 as api
@@ -208,20 +208,41 @@ def steps_of(spec: api.NodeReplacementSpec) -> tuple[api.Step, ...]:
 
     Steps that have nothing to do are left out. A drain that only cordons ends in Draining too.
     """
+    return tuple(step for step in api.Step if _has_work(step, spec))
+
+
+def _has_work(step: api.Step, spec: api.NodeReplacementSpec) -> bool:
+    """Return whether a step is on the way of a node from its start to its end."""
     action = spec.action
     kind = action.kind if action is not None else None
-    wanted: dict[api.Step, bool] = {
-        api.Step.RESERVED: True,
-        api.Step.PREPARING: has_drain(spec) and spec.drain.prepare is not None,
-        api.Step.CORDONED: has_drain(spec),
-        api.Step.DRAINING: has_drain(spec),
-        api.Step.ACTING: kind is not None and not kind.ends_machine,
-        api.Step.TERMINATING: kind is not None and kind.ends_machine,
-        api.Step.AWAITING_REPLACEMENT: kind is api.ActionKind.REPLACE,
-        api.Step.VERIFYING: action is not None and action.verification is not None,
-        api.Step.RETURNING: action is not None and action.returns,
-    }
-    return tuple(step for step, is_wanted in wanted.items() if is_wanted)
+    match step:
+        case api.Step.RESERVED:
+            is_wanted = True
+        case api.Step.PREPARING:
+            is_wanted = has_drain(spec) and spec.drain.prepare is not None
+        case api.Step.CORDONED | api.Step.DRAINING:
+            is_wanted = has_drain(spec)
+        case api.Step.ACTING:
+            is_wanted = kind is not None and not kind.ends_machine
+        case api.Step.TERMINATING:
+            is_wanted = kind is not None and kind.ends_machine
+        case api.Step.AWAITING_REPLACEMENT:
+            is_wanted = kind is api.ActionKind.REPLACE
+        case api.Step.VERIFYING:
+            is_wanted = action is not None and action.verification is not None
+        case api.Step.RETURNING:
+            is_wanted = action is not None and action.returns
+        case (
+            api.Step.WAITING
+            | api.Step.RELEASING
+            | api.Step.DONE
+            | api.Step.FAILED
+            | api.Step.CANCELLED
+        ):
+            is_wanted = False
+        case _:
+            assert_never(step)
+    return is_wanted
 
 
 def after(spec: api.NodeReplacementSpec, step: api.Step) -> Advance | Ending:
