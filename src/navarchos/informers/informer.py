@@ -206,6 +206,14 @@ class SharedInformer(Generic[T]):
         return self._skipped.snapshot()
 
     @property
+    def list_failure(self) -> str:
+        """The error of the last list or watch in words, until a list is complete; may be empty.
+
+        Such as a missing permission: an informer tries again, and only logs the error.
+        """
+        return self._reflector.failure
+
+    @property
     def failure(self) -> BaseException | None:
         """The error that crashed one of the informer's threads, if there was one."""
         return next((each.failure for each in self._own_threads() if each.failure), None)

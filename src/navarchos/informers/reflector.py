@@ -81,6 +81,8 @@ class Reflector(Generic[T]):
             context, tolerance=ErrorTolerance(options.tolerate_internal_errors, clock=clock)
         )
         self._reason = RelistReason.START
+        self.failure = ""
+        """The error that ended the last round, in words, until a list is complete."""
         self._round_lock = threading.Lock()
         self._round: StopToken | None = None  # guarded by _round_lock; ends the present round
         # guarded by _round_lock; the version that the next list has to contain
@@ -147,6 +149,7 @@ class Reflector(Generic[T]):
             raise  # the detector is on so that this ends the informer
         except Exception as error:  # noqa: BLE001 - every failure leads to another round
             self._position.set_disconnected(True)
+            self.failure = str(error)
             self._reason = _reason(error)
             self._report(error)
             return error
@@ -186,6 +189,7 @@ class Reflector(Generic[T]):
     def _listed(self, seconds: float) -> None:
         items = self._ingest.stored()
         self._metrics.listed(seconds, items)
+        self.failure = ""
         if seconds > _SLOW_LIST:
             _log.info("list_was_slow", resource=self._kind, seconds=seconds, items=items)
 

@@ -540,9 +540,10 @@ class Manager:
 
     def _check_caches(self) -> None:
         with self._state_lock:
-            state = self._caches_state
+            state, caches = self._caches_state, list(self._caches)
         if state:
-            raise CacheError(state)
+            failures = [f"{i.name}: {problem}" for i in caches if (problem := i.list_failure)]
+            raise CacheError("; ".join((state, *failures)))
 
     def _set_caches_state(self, state: str) -> None:
         with self._state_lock:

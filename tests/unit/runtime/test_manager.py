@@ -21,7 +21,7 @@ from tests.unit.runtime.conftest import (
     make_thing,
 )
 
-from navarchos.client import ServerError
+from navarchos.client import Forbidden, ServerError
 from navarchos.client.status import Status
 from navarchos.errors import AlreadyStarted, AlreadyStopped, ConfigError, Stopped
 from navarchos.informers import CacheMutated, KindOptions, SyncTimeout
@@ -375,6 +375,25 @@ def test_a_cache_that_does_not_fill_is_named(world: World) -> None:
 
 
 @pytest.mark.rule("MG-13")
+@pytest.mark.rule("MG-14")
+def test_readiness_says_which_cache_cannot_be_filled_and_why(world: World) -> None:
+    """Such as a permission that is missing."""
+    manager = world.manager()
+    manager.informer(THINGS)
+    source = world.client.source(THINGS)
+    source.can_stream = False
+    refused = Forbidden(Status(code=403, reason="Forbidden", message="cannot list things"))
+    source.fail("list", *[refused] * 2)
+    running = world.start(manager)
+    body = manager.probes.route("/readyz/caches", {}).body.decode()
+    assert body.startswith("the caches are being filled; things.example.org: ")
+    assert "cannot list things" in body
+    for _ in range(10):
+        world.advance(5)
+    assert manager.probes.route("/readyz/caches", {}).status == 200
+    assert running.end() is None
+
+
 def test_a_stop_while_caches_fill_is_not_a_failure(world: World) -> None:
     manager = world.manager()
     manager.informer(THINGS)
