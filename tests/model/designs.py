@@ -10,14 +10,16 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from tests.model.cluster import Workload
-from tests.model.facts import GROUP, mark_of, phase_of, step_of
+from tests.model.facts import GROUP, is_cordoned, mark_of, phase_of, step_of
 from tests.model.judging import Verdict
 from tests.model.run import Run
 from tests.model.scheduling import EPOCH, Process
 from tests.model.serving import Lost
 from tests.model.systems import CHECKS, HEALTH, NEEDS, UPDATES, WISH, add_systems
 
+from navarchos.meta import format_time
 from navarchos.operator.names import APPROVE_ANNOTATION
+from navarchos.operator.nodes import CONTROL_PLANE_LABEL
 from navarchos.testing.apiserver.handler import ApiCall
 from navarchos.testing.apiserver.store import Change
 
@@ -41,7 +43,7 @@ _GATE: Final[Mapping[str, Any]] = {
 
 
 class Stage(Run):
-    """Four nodes and one operator, with other systems, and without random faults.
+    """Six nodes and one operator, with other systems, and without random faults.
 
     Attributes:
         starts: When nodes started, in seconds, and their names, in order.
@@ -153,6 +155,11 @@ class Stage(Run):
         """Wait until the replacement of a node is Done."""
         self.wait(lambda: self.step_of(node) == "Done")
 
+    def is_cordoned(self, name: str) -> bool:
+        """Return whether a node is cordoned."""
+        node = self.server.find("nodes", name)
+        return node is not None and is_cordoned(node)
+
     def step_of(self, node: str) -> str:
         """Return the step of a node."""
         found = [r for r in self._of("nodereplacements") if r["spec"]["nodeName"] == node]
@@ -169,7 +176,7 @@ class Stage(Run):
             self.starts.append((self.seconds, after["spec"]["nodeName"]))
 
     def _nodes(self) -> int:
-        return 4
+        return 6
 
     def _replicas(self) -> int:
         return 1
@@ -205,7 +212,38 @@ def _every_holder_counts(stage: Stage) -> None:
     stage.ask("DELETE", f"{_DRAINS}/by-hand")
     stage.expect_start(0.0, _SOON)
     expect(stage.nodes[0] != "n2", "n2 started, and another system holds it")
+    stage.wait(lambda: len(stage.starts) == 6)
+
+
+def _the_zone_of_a_holder(stage: Stage) -> None:
+    """With `topologyKey`, no node starts beside a held node of another zone (NP-04)."""
+    stage.add_drain("n1")
+    stage.add_rollout(strategy={"maxConcurrent": 6, "topologyKey": "zone"})
+    stage.wait(lambda: len(stage.starts) == 2)
+    stage.expect_over(stage.nodes[1])
+    stage.expect_none(10.0)
+    expect(sorted(stage.nodes) == ["n3", "n5"], f"n1 is in zone a, as n3 and n5 are: {stage}")
+    expect("Topology" in stage.waits()["n2"], f"n2 waits for another reason: {stage}")
+    expect("NodeDrain by-hand" in stage.waits()["n2"], f"n2 does not name the holder: {stage}")
+    stage.ask("DELETE", f"{_DRAINS}/by-hand")
+    stage.wait(lambda: len(stage.starts) == 6)
+
+
+def _a_holder_of_the_control_plane(stage: Stage) -> None:
+    """No control-plane node starts while another one is held, and it delays no node (NP-04)."""
+    for node in ("n1", "n2"):
+        labels = {CONTROL_PLANE_LABEL: ""}
+        stage.ask("PATCH", f"/api/v1/nodes/{node}", {"metadata": {"labels": labels}})
+    stage.add_drain("n1")
+    stage.add_rollout(strategy={"maxConcurrent": 6})
     stage.wait(lambda: len(stage.starts) == 4)
+    stage.expect_none(20.0)
+    expect("n2" not in stage.nodes, f"n2 started beside n1: {stage}")
+    text = stage.waits()["n2"]
+    expect("ControlPlane" in text and "NodeDrain by-hand" in text, f"n2 waits for: {text}")
+    stage.ask("DELETE", f"{_DRAINS}/by-hand")
+    stage.expect_start(0.0, _SOON)
+    stage.wait(lambda: len(stage.starts) == 6)
 
 
 def _a_lost_answer_of_another_system(stage: Stage) -> None:
@@ -242,9 +280,9 @@ def _objections(stage: Stage) -> None:
     stage.add_map(NEEDS, "n1")
     stage.add_map(NEEDS, "n3")
     stage.add_rollout()
-    stage.wait(lambda: len(stage.starts) == 2)
-    stage.expect_over("n4")
-    expect(sorted(stage.nodes) == ["n2", "n4"], f"others started: {stage}")
+    stage.wait(lambda: len(stage.starts) == 4)
+    stage.expect_over(stage.nodes[3])
+    expect(sorted(stage.nodes) == ["n2", "n4", "n5", "n6"], f"others started: {stage}")
     stage.expect_none(10.0)
     waits = stage.waits()
     wanted = {name: f"NodeNeeded: needs-{name} needs it" for name in ("n1", "n3")}
@@ -358,6 +396,41 @@ def _a_replacement_of_a_wave_is_deleted(stage: Stage) -> None:
 
 # Windows
 
+
+def _a_window_ends(stage: Stage) -> None:
+    """With `onWindowEnd: GiveBack` a node that is not empty is given back in time (NP-41)."""
+    stage.cluster.set_budget("web", {"maxUnavailable": 0})
+    stage.cluster.count_budgets()
+    begins = stage.scheduler.now() + timedelta(seconds=30)
+    period = {"from": format_time(begins), "to": format_time(begins + timedelta(seconds=60))}
+    strategy = {"blackouts": [period], "onWindowEnd": "GiveBack"}
+    stage.add_rollout(strategy=strategy)
+    stage.expect_start(0.0, 2 * _SOON)
+    node = stage.nodes[0]
+    stage.wait(lambda: stage.step_of(node) == "Draining")
+    left = (begins - stage.scheduler.now()).total_seconds()
+    elapsed = stage.wait(lambda: not stage.is_cordoned(node))
+    expect(left - _SOON <= elapsed <= left + _SOON, f"{node} was given back after {elapsed:.2f} s")
+    stage.expect_none((begins - stage.scheduler.now()).total_seconds() + 58.0)
+    stage.expect_start(0.0, 2.0 + _SOON)
+
+
+def _a_node_does_not_fit(stage: Stage) -> None:
+    """With `fitWindow` no node starts that usually takes longer than its window (NP-42)."""
+    ends = stage.scheduler.now() + timedelta(seconds=120)
+    period = {"from": format_time(ends), "to": format_time(ends + timedelta(seconds=60))}
+    stage.add_map(NEEDS, "n6")
+    stage.add_rollout(strategy={"blackouts": [period], "fitWindow": True})
+    stage.wait(lambda: len(stage.starts) == 5)
+    stage.expect_over(stage.nodes[4])
+    stage.expect_none((ends - stage.scheduler.now()).total_seconds() - 2.0)
+    stage.ask("DELETE", f"{_MAPS}/needs-n6")
+    stage.expect_none(1.5)
+    expect("DoesNotFit: the window closes" in stage.waits()["n6"], f"it does not say so: {stage}")
+    stage.expect_none(60.0)
+    stage.expect_start(0.0, 0.75 + _SOON)
+
+
 _BERLIN: Final = "Europe/Berlin"
 
 
@@ -393,6 +466,8 @@ def _clocks_go_back(stage: Stage) -> None:
 
 DESIGNS: Final[Mapping[str, Callable[[Stage], None]]] = {
     "every holder counts": _every_holder_counts,
+    "the zone of a holder": _the_zone_of_a_holder,
+    "a holder of the control plane": _a_holder_of_the_control_plane,
     "a lost answer of another system": _a_lost_answer_of_another_system,
     "objections": _objections,
     "a gate flaps": _a_gate_flaps,
@@ -401,6 +476,8 @@ DESIGNS: Final[Mapping[str, Callable[[Stage], None]]] = {
     "a wave soaks": _a_wave_soaks,
     "a wave needs an approval": _a_wave_needs_an_approval,
     "a replacement of a wave is deleted": _a_replacement_of_a_wave_is_deleted,
+    "a window ends": _a_window_ends,
+    "a node does not fit": _a_node_does_not_fit,
     "clocks go forward": _clocks_go_forward,
     "clocks go back": _clocks_go_back,
 }

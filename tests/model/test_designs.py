@@ -11,6 +11,7 @@ from tests.model.programs import play
 @pytest.mark.rule("NP-30")
 @pytest.mark.rule("NP-40")
 @pytest.mark.rule("NP-41")
+@pytest.mark.rule("NP-42")
 @pytest.mark.rule("NP-43")
 def test_designed_runs_start_nodes_when_they_may_and_no_earlier() -> None:
     status, said = play("--design", "all")

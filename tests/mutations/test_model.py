@@ -78,7 +78,7 @@ MUTANTS = {
     "no-turns": Mutant(value("False"), "started", ("--systems", *seeds(16))),
     "sources-ignored": Mutant(condition("True"), "nodes in flight", ("--systems", *seeds(8))),
     "objections-ignored": Mutant(condition("False"), "needs its node", ("--systems", *seeds(16))),
-    "windows-ignored": Mutant(condition("True"), "outside all windows", ("--systems", *seeds(16))),
+    "windows-ignored": Mutant(condition("True"), "inside a blackout", ("--systems", *seeds(16))),
     "waves-ignored": Mutant(value("False"), "has not finished", ("--systems", *seeds(16))),
     "approval-ignored": Mutant(
         condition("False"), "which is not approved", ("--systems", *seeds(32))
@@ -110,6 +110,8 @@ MUTANTS = {
         "a replacement of a wave is deleted",
         design("a replacement of a wave is deleted"),
     ),
+    "window-end-ignored": Mutant(condition("False"), "a window ends", design("a window ends")),
+    "fit-ignored": Mutant(condition("True"), "a node does not fit", design("a node does not fit")),
     "repeated-hour-ends-early": Mutant(value("first"), "clocks go back", design("clocks go back")),
     "writes-without-a-fence": Mutant(value("client"), "and the lease names", seeds(24)),
 }

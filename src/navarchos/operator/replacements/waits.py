@@ -237,7 +237,7 @@ def _fit_wait(
         return None
     # The nearest rank: the shortest duration that nine of ten nodes did not exceed.
     usual = lengths[-(-len(lengths) * 9 // 10) - 1]
-    if now + usual <= closing:
+    if now + usual <= closing:  # mutant: fit-ignored
         return None
     opening = schedule.next_open(closing)
     again = f"; {_opens(strategy)} {schedule.show(opening)}" if opening is not None else ""
