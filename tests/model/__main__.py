@@ -16,6 +16,7 @@ def main() -> int:
     parser.add_argument("--from", dest="first", type=int, default=0)
     parser.add_argument("--count", type=int, default=0)
     parser.add_argument("--systems", action="store_true", help="other systems in every run")
+    parser.add_argument("--actions", action="store_true", help="actions and hooks in every run")
     parser.add_argument("--digest", action="store_true", help="print a digest of each run")
     parser.add_argument("--sweep", metavar="SETTING", help="crash at every request of a rollout")
     parser.add_argument("--deadline", metavar="WHAT", help="print how soon the operator reacts")
@@ -38,7 +39,7 @@ def main() -> int:
 
     failures = 0
     for seed in given.seeds or range(given.first, given.first + given.count):
-        wrong, lines = run(seed, with_systems=given.systems)
+        wrong, lines = run(seed, with_systems=given.systems, with_actions=given.actions)
         if given.digest:
             say(f"digest {seed} {zlib.crc32(chr(10).join(lines).encode())}")
         elif given.seeds or wrong:

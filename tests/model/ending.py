@@ -1,15 +1,19 @@
 """Check the state of the cluster after the end of a run."""
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from tests.model.facts import FINISHED, owner_uid
 from tests.model.judging import GROUP, Judge, step_of
 from tests.model.people import People
 from tests.model.serving import Server
 
 from navarchos.operator.names import (
+    ACTION_FINALIZER,
     CORDONED_BY_ANNOTATION,
     DRAIN_COMPLETED_LABEL,
+    MARKS_ANNOTATION,
     TO_BE_REPLACED_TAINT,
 )
 
@@ -24,6 +28,8 @@ def faults_at_the_end(server: Server, judge: Judge, people: People) -> list[str]
         *_orphans(server),
         *_cordons(server, judge, people),
         *_taints(server),
+        *_marks(server),
+        *_jobs(server),
         *_ends_of_nodes(server),
         *_accounts(server),
     ]
@@ -71,12 +77,38 @@ def _taints(server: Server) -> Iterator[str]:
         replacement["spec"].get("nodeUID", "")
         for replacement in server.list("nodereplacements", GROUP)
         if replacement["spec"]["strategy"].get("taintWaitingNodes")
-        and step_of(replacement) not in {"Done", "Failed"}
+        and step_of(replacement) not in FINISHED
     }
     for node in server.list("nodes"):
         taints = {taint["key"] for taint in node["spec"].get("taints") or ()}
         if TO_BE_REPLACED_TAINT in taints and node["metadata"]["uid"] not in wanted:
             yield f"node {node['metadata']['name']} still has the taint of waiting nodes"
+
+
+def _marks(server: Server) -> Iterator[str]:
+    """Yield marks of a node whose drain is gone, unless the node stays cordoned (IG-74)."""
+    drains = {drain["metadata"]["uid"] for drain in server.list("nodedrains", GROUP)}
+    for node in server.list("nodes"):
+        name, metadata = node["metadata"]["name"], node["metadata"]
+        record = (metadata.get("annotations") or {}).get(MARKS_ANNOTATION, "")
+        for mark, entry in (json.loads(record) if record else {}).items():
+            for holder in entry["holders"]:
+                kind, uid = holder.split("/")[0], holder.split("/")[-1]
+                is_kept = kind == "Node" and uid == metadata["uid"]
+                if is_kept and not node["spec"].get("unschedulable"):
+                    yield f"node {name} is in service, and has the mark {mark}"
+                elif not is_kept and uid not in drains:
+                    yield f"node {name} has the mark {mark} for {holder}, which does not exist"
+
+
+def _jobs(server: Server) -> Iterator[str]:
+    replacements = {r["metadata"]["uid"]: r for r in server.list("nodereplacements", GROUP)}
+    for job in server.list("jobs", "batch"):
+        if owner_uid(job) not in replacements:
+            yield f"Job {job['metadata']['name']} is an orphan"
+    for replacement in replacements.values():
+        if ACTION_FINALIZER in (replacement["metadata"].get("finalizers") or ()):
+            yield f"{replacement['metadata']['name']} still has the finalizer of its action"
 
 
 def _ends_of_nodes(server: Server) -> Iterator[str]:
@@ -117,20 +149,23 @@ def _account(rollout: JsonObject, children: Mapping[str, JsonObject]) -> Iterato
     planned = {node["name"] for node in status.get("nodes") or ()}
     completed = set(status.get("replacementsCompleted") or ())
     failed = set(status.get("replacementsFailed") or ())
-    if status.get("phase") == "Completed" and planned != completed | failed:
-        missing = planned ^ (completed | failed)
+    cancelled = set(status.get("replacementsCancelled") or ())
+    ended = completed | failed | cancelled
+    if status.get("phase") == "Completed" and planned != ended:
+        missing = planned ^ ended
         yield f"rollout {name} is Completed without {', '.join(sorted(missing))}"
-    if completed & failed:
-        yield f"rollout {name} counts nodes twice: {', '.join(sorted(completed & failed))}"
+    if twice := completed & failed | (completed | failed) & cancelled:
+        yield f"rollout {name} counts nodes twice: {', '.join(sorted(twice))}"
     for field in ("inFlight", "stalled"):
         if status.get(field):
             yield f"rollout {name}: {field} lists {status[field]}, which are not finished"
-    for node in planned - completed - failed:
+    for node in planned - ended:
         if node not in children:
             yield f"rollout {name} has no replacement for node {node}"
     for node, child in children.items():
         step = step_of(child)
-        if (step == "Done") != (node in completed) or (step == "Failed") != (node in failed):
+        lists = {"Done": completed, "Failed": failed, "Cancelled": cancelled}
+        if any((step == each) != (node in names) for each, names in lists.items()):
             yield f"rollout {name} does not report the step {step} of node {node}"
     if status.get("phase") == "Halted":
         yield from _reason_to_halt(rollout)

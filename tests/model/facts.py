@@ -13,8 +13,8 @@ from navarchos.testing.apiserver.store import Change
 
 __all__ = [
     "FINISHED", "GROUP", "PATIENCE", "Facts", "JsonObject", "attempts_of", "is_cordoned",
-    "is_in_flight", "is_over", "is_stalled", "labels_of", "mark_of", "owner_uid", "phase_of",
-    "priority_of", "step_of",
+    "is_finished_job", "is_in_flight", "is_over", "is_stalled", "labels_of", "mark_of",
+    "node_of_job", "owner_uid", "phase_of", "priority_of", "step_of",
 ]  # fmt: skip
 
 JsonObject = Mapping[str, Any]
@@ -25,7 +25,7 @@ PATIENCE: Final = 15.0
 """Seconds after which the operator must know a change by another client, in addition to the
 longest lag: some time for failing requests."""
 
-FINISHED: Final = ("Done", "Failed")
+FINISHED: Final = ("Done", "Failed", "Cancelled")
 
 
 class Facts:
@@ -215,3 +215,16 @@ def mark_of(node: JsonObject) -> str:
 def labels_of(node: JsonObject) -> Mapping[str, str]:
     """Return the labels of an object."""
     return node["metadata"].get("labels") or {}
+
+
+def is_finished_job(job: JsonObject) -> bool:
+    """Return whether a Job has ended, with success or without."""
+    conditions = (job.get("status") or {}).get("conditions") or ()
+    return any(c["type"] in {"Complete", "Failed"} and c["status"] == "True" for c in conditions)
+
+
+def node_of_job(job: JsonObject) -> str:
+    """Return the name of the node that a Job of an action is bound to."""
+    affinity = job["spec"]["template"]["spec"]["affinity"]["nodeAffinity"]
+    terms = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
+    return str(terms[0]["matchFields"][0]["values"][0])

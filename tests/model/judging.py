@@ -17,6 +17,7 @@ from tests.model.facts import (
     labels_of,
     step_of,
 )
+from tests.model.judging_actions import ActionJudge
 from tests.model.judging_drains import DrainJudge
 from tests.model.judging_gates import GateJudge
 from tests.model.judging_slots import SlotJudge
@@ -49,12 +50,14 @@ class Judge:
         drains: Judges evictions and cordons.
         slots: Judges starts of nodes.
         gates: Judges gates, windows and waves.
+        actions: Judges actions and preparations.
     """
 
     def __init__(self, scheduler: Scheduler, server: Server) -> None:
         self.facts = Facts(scheduler, server)
         self.drains = DrainJudge(self.facts)
         self.gates = GateJudge(self.facts)
+        self.actions = ActionJudge(self.facts, self.drains)
         self.slots = SlotJudge(self.facts, self.gates)
         clock = ProcessClock(scheduler, scheduler.driver)
         self._checker = InvariantChecker(late_binding_tolerance=LATE_BINDING, clock=clock)
@@ -86,6 +89,7 @@ class Judge:
     def about_to_evict(self, namespace: str, name: str, body: JsonObject, verb: str) -> None:
         """Check an eviction or deletion of a pod before it is served."""
         self.drains.about_to_evict(namespace, name, body, verb)
+        self.actions.about_to_evict(namespace, name, verb)
 
     def _on_change(self, change: Change) -> None:
         if change.resource.plural == LEASES:
@@ -101,6 +105,7 @@ class Judge:
             self.facts.remember_foreign(change)
         self.facts.remember_pause(change)
         self._judge_change(change, by_operator)
+        self.actions.changed(change, by_operator)
 
     def _judge_change(self, change: Change, by_operator: bool) -> None:
         match change.resource.plural:

@@ -5,6 +5,7 @@ from datetime import datetime
 from functools import cache
 from typing import Any, Final
 
+from tests.model.actors import Actors
 from tests.model.cluster import Cluster, Workload
 from tests.model.ending import faults_at_the_end
 from tests.model.judging import PATIENCE, Judge, Verdict
@@ -26,6 +27,9 @@ _QUIET: Final = 120.0
 _STEADY: Final = 5
 _SHARE: Final = 0.25
 """Of the runs, how many have other systems beside rollouts."""
+
+_SHARE_OF_ACTIONS: Final = 0.15
+"""Of the runs, how many have actions, preparations and cancellations."""
 
 _TURNS: Final = 1000
 """About thirty are usual in that time; a busy loop has hundreds of thousands."""
@@ -96,6 +100,9 @@ class Run:
         gates = random.Random(f"gates {seed}")
         self.holders = Holders(self.server, self.cluster, self.further, gates, self.trace.add)
         self.has_systems = self.further.random() < _SHARE
+        self.acting = random.Random(f"acting {seed}")
+        self.actors = Actors(self.server, self.cluster, self.acting, self.trace.add)
+        self.has_actions = self.acting.random() < _SHARE_OF_ACTIONS
 
     def play(self) -> None:
         """Play the run to its end.
@@ -123,6 +130,7 @@ class Run:
         self.deployment.step()
         self.people.step()
         self.holders.step()
+        self.actors.step()
         self.cluster.step()
         self.scheduler.sleep(seconds)
         self._look()
@@ -130,8 +138,16 @@ class Run:
     def _choose_features(self) -> None:
         if self.has_systems:
             self.deployment.further = add_systems
-            self.people.add_fields = self.holders.add_fields
             self.holders.begin()
+        if self.has_actions:
+            self.actors.begin()
+        self.people.add_fields = self._add_fields
+
+    def _add_fields(self, spec: dict[str, Any]) -> None:
+        if self.has_systems:
+            self.holders.add_fields(spec)
+        if self.has_actions:
+            self.actors.add_fields(spec)
 
     def _nodes(self) -> int:
         return self.rand.choice([2, 3, 3, 4])
@@ -160,6 +176,8 @@ class Run:
                 self.people.act()
             if self.has_systems and self.further.random() < pace:
                 self.holders.act()
+            if self.has_actions and self.acting.random() < pace:
+                self.actors.act()
             if rand.random() < 0.03:
                 self._disturb()
 
@@ -196,6 +214,7 @@ class Run:
         self.trouble.kill_before = self.trouble.kill_after = None
         self.people.heal()
         self.holders.heal()
+        self.actors.heal()
         self.deployment.heal()
         self.judge.disturbed(self.scheduler.seconds + 30.0)
 
@@ -274,18 +293,22 @@ def _phase(obj: dict[str, Any]) -> str:
     return str((obj.get("status") or {}).get("phase", ""))
 
 
-def run(seed: int, *, with_systems: bool = False) -> tuple[str, list[str]]:
+def run(
+    seed: int, *, with_systems: bool = False, with_actions: bool = False
+) -> tuple[str, list[str]]:
     """Play one run.
 
     Args:
         seed: Decides everything.
         with_systems: Whether the run has other systems beside rollouts in any case.
+        with_actions: Whether its rollouts have actions and preparations in any case.
 
     Returns:
         The violation, or an empty text, and the trace, line by line.
     """
     one = Run(seed)
     one.has_systems = one.has_systems or with_systems
+    one.has_actions = one.has_actions or with_actions
     try:
         one.play()
     except Verdict as verdict:

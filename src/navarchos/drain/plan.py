@@ -174,7 +174,7 @@ class _PodFilters(msgspec.Struct, frozen=True):
     def _leaves_by_itself(self, pod: Pod) -> PodFinding | None:
         hook = pod.metadata.annotations.get(self.options.hook_annotation)
         # A finished pod serves no client, and its controller may keep it.
-        if not hook or pod.is_finished:
+        if not hook or pod.is_finished:  # mutant: pods-with-a-hook-evicted
             return None
         return PodFinding(
             PodAction.WAIT,

@@ -285,7 +285,7 @@ class JobActions:
         nothing shows whether it had ended.
         """
         job = _job_of(replacement)
-        if not actions.has_begun(replacement):
+        if not actions.has_begun(replacement):  # mutant: deleted-job-repeated
             return self._create(replacement, job)
         found = self._find(replacement, job)
         if found is None:

@@ -246,7 +246,7 @@ def _release(seen: DrainObservation) -> DrainDecision:
     if seen.is_held:  # mutant: uncordoned-under-its-action
         return DrainDecision()
     undo: tuple[Action, ...] = (UncordonNode(),) if drain.spec.uncordon_on_delete else ()
-    if has_marks(drain):
+    if has_marks(drain):  # mutant: marks-left-behind
         undo = (*undo, ReturnMarks(is_kept=not drain.spec.uncordon_on_delete))
     return DrainDecision((*undo, ReleaseDrain()), is_over=True)
 

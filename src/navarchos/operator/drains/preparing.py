@@ -151,7 +151,7 @@ def decide_preparation(
     if not (marks or hooks or spec.settle_seconds or drain.status.prepare_timestamp):
         return None
     case = _MarkedNode(drain, node, spec, marks, began_at)
-    missing = list(case.missing(hooks, now))
+    missing = list(case.missing(hooks, now))  # mutant: hooks-not-awaited
     if not missing:
         return PrepareDecision(PrepareOutcome.READY, PrepareReason.PREPARED, "")
     late = began_at + timedelta(seconds=spec.timeout_seconds) if spec.timeout_seconds else None

@@ -87,6 +87,7 @@ def drain_spec(drain: api.DrainSpec, action: api.ActionSpec | None) -> api.Drain
 
 def evicts(spec: api.NodeReplacementSpec | api.NodeRolloutSpec) -> bool:
     """Return whether the node's pods are evicted, so that it is drained at the end."""
+    # mutant: action-beside-pods
     return spec.action is None or spec.action.node is api.NodeState.DRAINED
 
 

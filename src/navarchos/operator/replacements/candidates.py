@@ -39,6 +39,7 @@ def is_excluded(replacement: api.NodeReplacement, uid: str, snapshot: ClusterSna
 
 def cancelled_replacements(snapshot: ClusterSnapshot) -> Mapping[str, None]:
     """Return the names of waiting replacements that never start, in their order."""
+    # mutant: cancelled-rollouts-start
     rollouts = {uid for uid, rollout in snapshot.rollouts.items() if rollout.spec.cancel}
     return {
         replacement.metadata.name: None

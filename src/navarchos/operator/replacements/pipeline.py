@@ -159,7 +159,7 @@ class Pipeline:
     def _end_action(self, replacement: api.NodeReplacement) -> api.NodeReplacement:
         """End the action of a held replacement; release the replacement when it has ended."""
         outcome = self._actions.cancel(replacement)
-        if isinstance(outcome, ActionRunning):
+        if isinstance(outcome, ActionRunning):  # mutant: deleted-action-not-ended
             now = self._clock.now()
             status = statuses.action_ending_status(replacement, outcome.message, now)
             return self._save(replacement, status)
@@ -438,6 +438,7 @@ def _is_held(replacement: api.NodeReplacement) -> bool:
 def _needs_end_of_action(step: api.Step, action: decisions.Action) -> bool:
     """Return whether an action could still affect the node after the replacement leaves it."""
     if step is api.Step.RELEASING:
+        # mutant: failed-action-not-ended
         return not isinstance(action, decisions.NoAction)
     return step is api.Step.ACTING and isinstance(action, decisions.CompleteWithoutNode)
 

@@ -81,7 +81,7 @@ def verify(
         return Verification((f"node {identity.name} is another node than before (uid)",))
     missing: list[str] = []
     recheck_at = None
-    if not node.is_ready:
+    if not node.is_ready:  # mutant: verified-without-ready
         missing.append("the node is not Ready")
     elif node.ready_since is not None:
         ready_at = node.ready_since + timedelta(seconds=wanted.ready_seconds)

@@ -29,7 +29,7 @@ def decide(observed: decision.StepObservation) -> decision.Decision:
         if decision.cordon_is_undone(observed):
             return decision.DRAIN_DELETED
     if not actions.has_begun(replacement):
-        if replacement.spec.paused or observed.is_abandoned:
+        if replacement.spec.paused or observed.is_abandoned:  # mutant: action-while-paused
             return decision.NoAction()
         if step is Step.ACTING and _needs_boot_id(replacement):
             info = observed.node.status.node_info if observed.node is not None else None
