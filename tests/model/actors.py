@@ -80,7 +80,7 @@ class Actors:
         self._unwell = dict.fromkeys(self._unwell, 0.0)
 
     def step(self) -> None:
-        """Let every program do what is due."""
+        """Let every program do its next step."""
         if not self._is_playing:
             return
         for node in self._server.list("nodes"):
@@ -135,7 +135,7 @@ class Actors:
     # Users
 
     def cancel_rollout(self) -> None:
-        """Cancel what has not started of a rollout."""
+        """Cancel the nodes of a rollout that have not started."""
         self._cancel("noderollouts")
 
     def cancel_replacement(self) -> None:
