@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from tests.mutations.marks import Edit, condition, drop, mutate, swap
+from tests.mutations.marks import Edit, condition, drop, mutate, swap, value
 
 ROOT: Final = Path(__file__).parents[2]
 
@@ -38,6 +38,11 @@ MUTANTS: Final[dict[str, tuple[Edit, str]]] = {
         condition("False"),
         "tests/unit/operator/drains/test_decide.py",
     ),
+    "blackouts-without-end": (
+        swap(" and found < _END_OF_TIME", ""),
+        "tests/unit/operator/test_windows.py",
+    ),
+    "reads-not-tried": (value('""'), "tests/unit/runtime/test_features.py"),
     "window-end-ignored": (condition("False"), "tests/unit/operator/test_window_end.py"),
 }
 """The mistake at the mark of this name, and the module whose tests must find it."""

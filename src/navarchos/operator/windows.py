@@ -227,7 +227,7 @@ class Schedule:
         `None` if it never opens: a blackout up to the last years of the calendar has no end.
         """
         found: datetime | None = at
-        while found is not None and found < _END_OF_TIME:
+        while found is not None and found < _END_OF_TIME:  # mutant: blackouts-without-end
             opening = self._next_window(found)
             if opening is None:
                 return None

@@ -198,7 +198,7 @@ class Feature:
         except ClientError as error:
             return _Problem(_Cause.KINDS_UNKNOWN, _unknown(error))
         try:
-            refused = "; ".join(_refused(client, needs.reads, stop))
+            refused = "; ".join(_refused(client, needs.reads, stop))  # mutant: reads-not-tried
         except ClientError as error:
             text = f"the permissions cannot be checked: {error}"
             return _Problem(_Cause.PERMISSIONS_UNKNOWN, text)
