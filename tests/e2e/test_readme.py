@@ -1,4 +1,4 @@
-"""The commands in the README print the output in the README."""
+"""The commands in the README and in docs/jobs-at-night.md print the output that stands there."""
 
 import os
 import re
@@ -24,10 +24,10 @@ class Step:
     lines: list[str]
 
 
-def steps(how: str) -> list[Step]:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+def steps(how: str, page: str = "README.md") -> list[Step]:
+    text = (ROOT / page).read_text(encoding="utf-8")
     found: list[Step] = []
-    for block in BLOCK.finditer(readme):
+    for block in BLOCK.finditer(text):
         if block["how"] != how:
             continue
         for line in block["text"].splitlines():
@@ -125,6 +125,15 @@ def test_the_walk_through_prints_the_output(kubectl_path: Path) -> None:
     todo = steps("sandbox")
     assert len(todo) > 8
     run(todo, kubectl_path, {})
+
+
+@pytest.mark.usefixtures("sandbox")
+def test_jobs_run_at_night_as_the_page_says(kubectl_path: Path) -> None:
+    page = "docs/jobs-at-night.md"
+    assert steps("background", page) == steps("background")
+    run(steps("sandbox", page), kubectl_path, {})
+    rollout = (ROOT / "docs" / "night.yml").read_text(encoding="utf-8")
+    assert f"```yaml\n{rollout}```" in (ROOT / page).read_text(encoding="utf-8")
 
 
 def test_the_installation_prints_the_output(kubectl_path: Path, empty_cluster: Path) -> None:

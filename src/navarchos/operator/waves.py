@@ -205,7 +205,8 @@ class _Wave:
         )
 
     def in_progress(self, seen: _Seen) -> WaveProgress:
-        message = f"{self._name} has not finished: it has {self.count} nodes"
+        nodes = "1 node" if self.count == 1 else f"{self.count} nodes"
+        message = f"{self._name} has not finished: it has {nodes}"
         status = self._status(api.WaveState.IN_PROGRESS)
         return WaveProgress(status, max(self.count - seen.begun, 0), message)
 

@@ -183,7 +183,7 @@ def test_admission_starts_no_node_beyond_the_wave(make: Make) -> None:
     decisions = admitted(make, rollout(make), children(make))
     assert decisions.start == ("roll-a",)
     assert decisions.waiting["roll-b"] is WaitReason.WAVE
-    assert decisions.details["roll-b"] == "wave 1 of 3 has not finished: it has 1 nodes"
+    assert decisions.details["roll-b"] == "wave 1 of 3 has not finished: it has 1 node"
     assert {decisions.waiting[f"roll-{name}"] for name in "cdefgh"} == {WaitReason.QUEUED}
 
 
