@@ -89,6 +89,19 @@ def test_a_report_is_read_again_after_a_while_and_outlives_a_lost_connection(
     assert reports.lines(reports.read()) == ["tides: neap, spring"]
 
 
+def test_status_goes_on_without_a_system_that_the_user_may_not_read(
+    server: ApiServer, client: Client, tmp_path: Path
+) -> None:
+    install_definitions(client, DEFINITION)
+    for _ in range(2):
+        server.faults.add(Fault(verb="list", resource="tides", status=403))
+    found = json.loads(call(server, tmp_path, status.status, "-o", "json").output)
+    assert [rollout["name"] for rollout in found["rollouts"]] == ["roll"]
+    assert "tides" in found["systems"]["tides"]["notRead"]
+    lines = call(server, tmp_path, status.status).output.splitlines()
+    assert lines[-1].startswith("tides: not read: ")
+
+
 @pytest.mark.rule("NP-50")
 def test_plan_shows_the_findings_of_installed_systems(
     server: ApiServer, client: Client, tmp_path: Path

@@ -1,7 +1,7 @@
 """`navarchos status`: the progress of rollouts and drains, and what blocks them."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Final, assert_never
@@ -22,9 +22,10 @@ from navarchos.cli.follower import (
 )
 from navarchos.cli.options import TargetCluster, cluster_options, output_option
 from navarchos.cli.summary import Summary, summarize, summary_lines
-from navarchos.client import Client, ClientError
+from navarchos.client import Client, ClientError, Forbidden
 from navarchos.clock import SYSTEM_CLOCK, Clock
 from navarchos.operator.api.v1alpha1 import RolloutPhase
+from navarchos.operator.systems import StatusPart
 
 __all__ = ["SystemReports", "status"]
 
@@ -61,6 +62,12 @@ def status(*, name: str, watch: bool, as_json: bool, cluster: TargetCluster) -> 
             return _watch(follower, Freshness(client, follower), name, printer)
 
 
+class _NotRead(msgspec.Struct, frozen=True, rename="camel"):
+    """The report of a system whose objects the user may not read."""
+
+    not_read: str
+
+
 class SystemReports:
     """What other systems report, read again after `CHECK_INTERVAL` seconds.
 
@@ -83,7 +90,7 @@ class SystemReports:
         self._clock = clock
         systems = () if is_off else installed(client)
         self._parts = {system.name: system.status for system in systems if system.status}
-        self._reports = {name: part.read(client) for name, part in self._parts.items()}
+        self._reports = self._read_all()
         self._read_at = clock.monotonic()
 
     def read(self) -> Mapping[str, object]:
@@ -92,16 +99,26 @@ class SystemReports:
         if self._parts and now - self._read_at >= CHECK_INTERVAL:
             self._read_at = now
             with suppress(ClientError):
-                self._reports = {
-                    name: part.read(self._client) for name, part in self._parts.items()
-                }
+                self._reports = self._read_all()
         return self._reports
+
+    def _read_all(self) -> dict[str, object]:
+        return {name: self._read_one(part) for name, part in self._parts.items()}
+
+    def _read_one(self, part: StatusPart) -> object:
+        try:
+            return part.read(self._client)
+        except Forbidden as error:
+            return _NotRead(str(error))
 
     def lines(self, reports: Mapping[str, object]) -> list[str]:
         """Return the reports as text."""
-        return [
-            line for name, report in reports.items() for line in self._parts[name].lines(report)
-        ]
+        return [line for name, report in reports.items() for line in self._lines_of(name, report)]
+
+    def _lines_of(self, name: str, report: object) -> Iterable[str]:
+        if isinstance(report, _NotRead):
+            return (f"{name}: not read: {report.not_read}",)
+        return self._parts[name].lines(report)
 
 
 def _watch(follower: Follower, freshness: Freshness, name: str, printer: "_Printer") -> int:
