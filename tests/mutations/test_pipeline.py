@@ -17,6 +17,8 @@ from tests.mutations.marks import Edit, condition, drop, mutate, swap, value
 ROOT: Final = Path(__file__).parents[2]
 
 _GATES: Final = "tests/unit/operator/gates/test_decide.py"
+_PREPARING: Final = "tests/unit/operator/drains/test_preparing.py"
+_SUCCESSORS: Final = "tests/unit/operator/drains/test_successors.py"
 _WAVES: Final = "tests/unit/operator/test_waves.py"
 
 MUTANTS: Final[dict[str, tuple[Edit, str]]] = {
@@ -43,6 +45,12 @@ MUTANTS: Final[dict[str, tuple[Edit, str]]] = {
         "tests/unit/operator/test_windows.py",
     ),
     "reads-not-tried": (value('""'), "tests/unit/runtime/test_features.py"),
+    "old-times-count": (value("at"), _PREPARING),
+    "marks-set-for-ever": (condition("False"), _PREPARING),
+    "preparation-without-end": (condition("False"), _PREPARING),
+    "evicted-before-its-successor": (drop(), _SUCCESSORS),
+    "successors-asked-twice": (condition("False"), _SUCCESSORS),
+    "outage-by-a-rolling-update": (swap("spec.replicas != 1 or ", ""), _SUCCESSORS),
     "window-end-ignored": (condition("False"), "tests/unit/operator/test_window_end.py"),
 }
 """The mistake at the mark of this name, and the module whose tests must find it."""

@@ -131,7 +131,8 @@ def allow(case: Case, group: str, plural: str, *, verbs: Sequence[str] = ("list"
     if not case.target.has_accounts:
         return
     rule = {"apiGroups": [group], "resources": [plural], "verbs": list(verbs)}
-    case.target.client.resource(CLUSTER_ROLES).create(
+    roles = case.target.client.resource(CLUSTER_ROLES)
+    roles.create(
         {
             "metadata": {
                 "name": f"{case.name}-{plural}",
@@ -139,6 +140,9 @@ def allow(case: Case, group: str, plural: str, *, verbs: Sequence[str] = ("list"
             },
             "rules": [rule],
         }
+    )
+    wait_for(
+        "the aggregated role", lambda: rule in (roles.get("navarchos-gates").get("rules") or ())
     )
 
 

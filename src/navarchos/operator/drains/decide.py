@@ -407,6 +407,7 @@ def _decide_evictions(
             return first
         if seen.replace_first_ends_in != 0.0:
             delays += _successor_triggers(seen, settings)
+            # mutant: evicted-before-its-successor
             eligible = tuple(
                 planned
                 for planned in eligible

@@ -155,14 +155,14 @@ def decide_preparation(
     if not missing:
         return PrepareDecision(PrepareOutcome.READY, PrepareReason.PREPARED, "")
     late = began_at + timedelta(seconds=spec.timeout_seconds) if spec.timeout_seconds else None
-    if late is not None and late <= now:
+    if late is not None and late <= now:  # mutant: preparation-without-end
         return _timed_out(spec, missing)
     unset = case.unset_marks()
     reason, message = missing[0].reason, "; ".join(found.message for found in missing)
     if case.was_set_again or case.is_removed:
         reason = PrepareReason.MARK_REMOVED_BY_OTHERS
     if unset:
-        if case.was_set_again and case.is_removed:
+        if case.was_set_again and case.is_removed:  # mutant: marks-set-for-ever
             message = f"another client removed marks twice: {', '.join(unset)}"
             return PrepareDecision(PrepareOutcome.FAIL, reason, message)
         return PrepareDecision(PrepareOutcome.MARK, reason, message)
@@ -276,6 +276,7 @@ class _MarkedNode:
         is_detaching = self.node.metadata.annotations.get(DETACHING_ANNOTATION) == "true"
         was_marked = any(entry.was is not None for entry in entries)
         is_new = at >= min(entry.since for entry in entries) - _CLOCK_DIFFERENCE
+        # mutant: old-times-count
         return at if is_new or is_detaching or was_marked else None
 
     def _ask(self, hook: str, pods: tuple[str, ...]) -> str:

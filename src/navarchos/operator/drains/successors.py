@@ -85,6 +85,7 @@ class Deployment(Object, frozen=True):
     def starts_successor_first(self) -> bool:
         """Whether a rolling update starts the new pod before it deletes the only old one."""
         spec = self.spec
+        # mutant: outage-by-a-rolling-update
         if spec.replicas != 1 or spec.paused or spec.strategy.type != "RollingUpdate":
             return False
         surge = (spec.strategy.rolling_update or _RollingUpdate()).max_surge
@@ -164,7 +165,7 @@ def judge(deployment: Deployment, drain: api.NodeDrain) -> Successor:
     The annotation in the template records that the Deployment was asked, so that it is asked
     once for each drain, also after a crash.
     """
-    if deployment.moved_for == drain.metadata.uid:
+    if deployment.moved_for == drain.metadata.uid:  # mutant: successors-asked-twice
         return SuccessorAsked(deployment.name)
     if deployment.starts_successor_first:
         return SuccessorDue(deployment)
