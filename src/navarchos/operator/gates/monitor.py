@@ -140,9 +140,11 @@ class GateMonitor:
 
     def records(self, rollout: api.NodeRollout) -> Records:
         """Return the gates of one rollout, as they are now; follow them if it is new."""
-        if not _is_observed(rollout) or self._stop.is_set():
+        if not _is_observed(rollout):
             return _NO_RECORDS
         with self._state_lock:
+            if self._stop.is_set():
+                return _NO_RECORDS
             followed = self._follow_locked(rollout)
             self._watch_locked()
             self._judge_locked(followed, self._clock.now())

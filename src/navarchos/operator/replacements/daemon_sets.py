@@ -167,6 +167,8 @@ class DaemonSetWatches:
             self.forget(replacement)  # another node took its place
         pods = self._make_pods(replacement, node)
         with self._lock:
+            if self._closed:  # in between: nothing would end the informers
+                return None
             self._pods[replacement] = node, pods
             if self._daemon_sets is None:
                 self._daemon_sets = self._make_daemon_sets()

@@ -9,6 +9,7 @@ from tests.unit.operator.conftest import Make, Operator
 
 from navarchos.clock import SYSTEM_CLOCK
 from navarchos.drain import DAEMON_SETS, Pod
+from navarchos.informers import SharedInformer
 from navarchos.instrument import Instruments
 from navarchos.meta import format_time
 from navarchos.operator.actions import ActionDone, ActionOutcome, ActionRunning
@@ -417,6 +418,23 @@ def test_daemon_sets_are_watched_only_while_a_node_is_verified(
     verifier.forget(wanted.metadata.name)
     assert len(watches) == 0
     watches.close()
+
+
+def test_no_watch_begins_while_the_process_stops(
+    operator: Operator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watches = DaemonSetWatches(
+        operator.client, wake=lambda _: None, clock=SYSTEM_CLOCK, instruments=Instruments()
+    )
+    make_pods = DaemonSetWatches._make_pods
+
+    def stop_meanwhile(self: DaemonSetWatches, replacement: str, name: str) -> SharedInformer[Pod]:
+        self.close()
+        return make_pods(self, replacement, name)
+
+    monkeypatch.setattr(DaemonSetWatches, "_make_pods", stop_meanwhile)
+    assert watches.read("roll-a", "a") is None
+    assert len(watches) == 0, "nothing would end it"
 
 
 class ClosedGate:
