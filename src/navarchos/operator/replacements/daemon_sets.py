@@ -158,8 +158,6 @@ class DaemonSetWatches:
     ) -> tuple[SharedInformer[DaemonSetTemplate], SharedInformer[Pod]] | None:
         """Return the informers of a replacement, started; `None` once the process stops."""
         with self._lock:
-            if self._closed:
-                return None
             known = self._pods.get(replacement)
             if known is not None and known[0] == node and self._daemon_sets is not None:
                 return self._daemon_sets, known[1]
@@ -167,7 +165,7 @@ class DaemonSetWatches:
             self.forget(replacement)  # another node took its place
         pods = self._make_pods(replacement, node)
         with self._lock:
-            if self._closed:  # in between: nothing would end the informers
+            if self._closed:  # nothing would end the informers
                 return None
             self._pods[replacement] = node, pods
             if self._daemon_sets is None:
