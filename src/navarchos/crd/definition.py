@@ -51,6 +51,8 @@ class Version:
         columns: The columns of `kubectl get`, in order.
         selectable_fields: Paths that field selectors may use (Kubernetes 1.31 on;
             older servers ignore them).
+        rules: Rules (CEL) about the whole object, in the form of `x-kubernetes-validations`; they
+            can compare `spec` with `status`. A rule about a field belongs to the field's type.
         status: Whether status is a subresource: then `spec` and `status` have
             separate writers, and only a change of `spec` raises the generation.
         served: Whether the server offers this version.
@@ -60,6 +62,7 @@ class Version:
     resource: Resource[Any]
     columns: tuple[Column, ...] = ()
     selectable_fields: tuple[str, ...] = ()
+    rules: tuple[Mapping[str, str], ...] = ()
     status: bool = True
     served: bool = True
     storage: bool = True
@@ -164,6 +167,8 @@ def _version(version: Version) -> dict[str, object]:
         body["additionalPrinterColumns"] = [_column(column) for column in version.columns]
     if version.selectable_fields:
         body["selectableFields"] = [{"jsonPath": path} for path in version.selectable_fields]
+    if version.rules:
+        schema = {**schema, "x-kubernetes-validations": [{**rule} for rule in version.rules]}
     return body | {"schema": {"openAPIV3Schema": schema}}
 
 

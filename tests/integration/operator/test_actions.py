@@ -9,7 +9,7 @@ from tests.cases.managers import QUICK_LEASE
 from tests.cases.target import KINDS
 from tests.cases.waiting import wait_for
 
-from navarchos.client import Propagation
+from navarchos.client import Invalid, Propagation
 from navarchos.meta import ObjectMeta
 from navarchos.operator.api.v1alpha1 import NodeRolloutSpec
 from navarchos.operator.names import DRAIN_COMPLETED_LABEL
@@ -330,3 +330,39 @@ def test_replacements_of_another_kind_of_owner_are_paused_and_resumed_with_it(ca
         case.wait_for_phase("Completed", "NodeReplacement", name)
     assert nodes_of_jobs(case) == [name]
     assert not case.is_cordoned(name)
+
+
+@pytest.mark.rule("NP-20")
+def test_the_action_of_a_node_in_flight_cannot_be_changed(case: Case) -> None:
+    """Otherwise its Job would be lost: it is found by what the spec says."""
+    (name,) = case.add_nodes(1)
+    action = job(case)
+    made = case.create(manifests.replacement(name, name, action=action))
+    renamed = {"job": {"namespace": "elsewhere"}}
+
+    def change(action: dict[str, Any] | None, **more: Any) -> None:
+        case.target.patch("NodeReplacement", name, {"spec": {"action": action, **more}})
+
+    change(renamed)
+    change(action)
+    body = {"status": {"phase": "InProgress", "step": {"name": "Reserved"}}}
+    case.target.patch("NodeReplacement", name, body, subresource="status")
+    labelled = {"job": {"template": {"metadata": {"labels": {"of": "the template"}}}}}
+    for changed in (renamed, labelled, None):
+        with pytest.raises(Invalid, match="action cannot be changed while the node is in flight"):
+            change(changed)
+    change(action, paused=True)
+    body = {"status": {"phase": "Failed", "step": {"name": "Failed"}}}
+    case.target.patch("NodeReplacement", name, body, subresource="status")
+    change(None)
+    assert made["spec"]["action"]["job"]["namespace"] == case.name
+
+
+def test_an_action_cannot_be_added_to_a_node_in_flight(case: Case) -> None:
+    (name,) = case.add_nodes(1)
+    case.create(manifests.replacement(name, name))
+    body = {"status": {"phase": "InProgress", "step": {"name": "Reserved"}}}
+    case.target.patch("NodeReplacement", name, body, subresource="status")
+    with pytest.raises(Invalid, match="action cannot be changed while the node is in flight"):
+        case.target.patch("NodeReplacement", name, {"spec": {"action": job(case)}})
+    case.target.patch("NodeReplacement", name, {"spec": {"paused": True}})

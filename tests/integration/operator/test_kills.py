@@ -1,7 +1,7 @@
 """kill -9 of a manager directly after its writes, during rollouts with a Job on each node."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,7 +12,8 @@ from tests.cases.gateway import Gateway, gateway
 from tests.cases.managers import ManagerProcess
 from tests.cases.waiting import LATE, wait_for
 
-from navarchos.operator.names import CORDONED_BY_ANNOTATION, DRAIN_COMPLETED_LABEL
+from navarchos.client import Propagation
+from navarchos.operator.names import ACTION_FINALIZER, CORDONED_BY_ANNOTATION, DRAIN_COMPLETED_LABEL
 
 IS_NIGHTLY: Final = "NAVARCHOS_SEEDS" in os.environ
 WRITES_PER_LIFE: Final = 1 if IS_NIGHTLY else 7
@@ -36,14 +37,14 @@ class Lives:
         self.network.begin(self.manager.kill, after=writes)
         self.manager.launch()
 
-    def roll(self, name: str, nodes: list[str], **action: Any) -> None:
+    def roll(self, name: str, nodes: list[str], *, runs_for: str = "0.2s") -> None:
         """Create a rollout with a Job on each node."""
         case = self.case
-        work = manifests.job(case.name, "work", 1, runs_for="0.2s")["spec"]
+        work = manifests.job(case.name, "work", 1, runs_for=runs_for)["spec"]
         template = {"spec": {**work, "backoffLimit": 0}}
         job = {"namespace": case.name, "template": template}
         names = [{"name": node} for node in nodes]
-        spec = {"nodeSelectors": [], "nodeNames": names, "action": {"job": job, **action}}
+        spec = {"nodeSelectors": [], "nodeNames": names, "action": {"job": job}}
         case.create(manifests.rollout(case.name, name, **spec))
 
     def writes(self) -> list[str]:
@@ -55,6 +56,20 @@ class Lives:
         if self.network.spare() and self.manager.is_started:
             assert self.manager.stop() == 0
 
+    def wait_until(self, what: str, done: Callable[[], bool], writes: int | None) -> int:
+        """Start a process for each killed one until something is done; return their number."""
+        killed = 0
+
+        def is_done() -> bool:
+            nonlocal killed
+            if self.network.is_dead:
+                killed += 1
+                self.begin(writes=writes)
+            return done()
+
+        wait_for(what, is_done, LATE if writes is None else 10 * LATE)
+        return killed
+
     def wait_for_the_end(self, name: str, *, writes: int | None = None) -> int:
         """Wait until a rollout has completed; return the number of killed processes.
 
@@ -62,17 +77,11 @@ class Lives:
             name: The name of the rollout.
             writes: The number of writes of each further process; any number if it is absent.
         """
-        killed = 0
 
         def is_over() -> bool:
-            nonlocal killed
-            if self.network.is_dead:
-                killed += 1
-                self.begin(writes=writes)
             return self.case.phase("NodeRollout", name) in {"Completed", "Halted"}
 
-        wait_for(f"the end of rollout {name}", is_over, LATE if writes is None else 10 * LATE)
-        return killed
+        return self.wait_until(f"the end of rollout {name}", is_over, writes)
 
     def end_of(self, name: str, nodes: list[str]) -> dict[str, Any]:
         """Return what a rollout leaves, without times and uids."""
@@ -190,3 +199,46 @@ def test_a_process_killed_after_any_write_changes_nothing_in_the_end(lives: Live
             assert number > 15, "these are too few writes for a whole rollout"
             return
     raise AssertionError("no process has survived")
+
+
+@pytest.mark.rule("NP-11")
+@pytest.mark.rule("NP-12")
+@pytest.mark.parametrize("policy", [Propagation.BACKGROUND, Propagation.FOREGROUND])
+def test_processes_that_are_killed_after_each_write_give_the_node_of_a_deleted_rollout_back(
+    lives: Lives, policy: Propagation
+) -> None:
+    case = lives.case
+    nodes = populate(case, 1)
+    (node,) = nodes
+    lives.roll("deleted", nodes, runs_for="300s")
+    lives.begin()
+    replacement = f"deleted-{node}"
+
+    def is_acting() -> bool:
+        found = case.target.get("NodeReplacement", replacement)["metadata"].get("finalizers", ())
+        return ACTION_FINALIZER in found and lives.created("deleted") != []
+
+    lives.wait_until("the Job", lambda: _exists(case, replacement) and is_acting(), None)
+    assert case.is_cordoned(node)
+    lives.stop()
+    case.target.of("NodeRollout").delete("deleted", propagation=policy)
+    lives.begin(writes=1)
+
+    def is_gone() -> bool:
+        return not any(map(case.target.list, ("NodeRollout", "NodeReplacement", "NodeDrain")))
+
+    killed = lives.wait_until("the end of the deletion", is_gone, 1)
+    # At least the finalizer of the action, the uncordon, and the finalizer of the drain.
+    assert killed >= 2, lives.writes()
+    assert _end_of_node(case.node(node)) == {
+        "unschedulable": False,
+        "taints": [],
+        "annotations": [],
+        "is labelled": False,
+    }
+    wait_for("the Job to be gone", lambda: case.target.list("Job", case.name) == [])
+    assert lives.created("deleted") == [f"-{node}-job1"]
+
+
+def _exists(case: Case, replacement: str) -> bool:
+    return case.target.find("NodeReplacement", replacement) is not None

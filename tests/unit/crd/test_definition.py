@@ -94,6 +94,14 @@ V1 = Version(resource=WIDGETS)
 V2 = Version(resource=replace(WIDGETS, version="v2"), storage=False)
 
 
+def test_rules_about_the_whole_object_belong_to_the_root_of_the_schema() -> None:
+    rule = {"rule": "self.spec.size > 0", "message": "it must have a size"}
+    schema = version_of(rules=(rule,))["schema"]["openAPIV3Schema"]
+    assert schema["x-kubernetes-validations"] == [rule]
+    plain = version_of()["schema"]["openAPIV3Schema"]
+    assert schema == {**plain, "x-kubernetes-validations": [rule]}
+
+
 def test_several_versions_of_one_kind_have_one_stored_one() -> None:
     manifest: Any = custom_resource_definition(Definition(versions=(V1, V2)))
     versions = manifest["spec"]["versions"]

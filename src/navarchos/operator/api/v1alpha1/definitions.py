@@ -62,6 +62,17 @@ _REPLACEMENTS: Final = Definition(
                 Column("Reason", ".status.step.reason", priority=1),
             ),
             selectable_fields=(".spec.nodeName",),
+            rules=(
+                {
+                    # An action that has begun is found again, and ended, by what the spec says.
+                    "rule": "!has(oldSelf.status) || !has(oldSelf.status.phase) || "
+                    "oldSelf.status.phase != 'InProgress' || (has(self.spec.action) ? "
+                    "has(oldSelf.spec.action) && self.spec.action == oldSelf.spec.action : "
+                    "!has(oldSelf.spec.action))",
+                    "message": "action cannot be changed while the node is in flight",
+                    "fieldPath": ".spec.action",
+                },
+            ),
         ),
     ),
 )
