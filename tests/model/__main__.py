@@ -68,9 +68,11 @@ def play_special(given: argparse.Namespace) -> int | None:
         return int(bool(differences))
     if given.design:
         from tests.model.designs import DESIGNS, play_design
+        from tests.model.designs_actions import ACTION_DESIGNS, play_action_design
 
-        names = DESIGNS if given.design == "all" else (given.design,)
-        wrong = [text for name in names if (text := play_design(name))]
+        names = [*DESIGNS, *ACTION_DESIGNS] if given.design == "all" else [given.design]
+        found = [play_design(n) if n in DESIGNS else play_action_design(n) for n in names]
+        wrong = [text for text in found if text]
         say(*wrong, f"{len(names)} designs")
         return int(bool(wrong))
     if given.deadline:

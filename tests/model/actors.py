@@ -35,7 +35,11 @@ _GUARD: Final = "guard"
 
 
 class Actors:
-    """Programs and users around actions and hooks."""
+    """Programs and users around actions and hooks.
+
+    Attributes:
+        results: Of the next Jobs, instead of random ones: `Complete`, `Failed` or `Hangs`.
+    """
 
     def __init__(
         self,
@@ -48,6 +52,7 @@ class Actors:
         self._cluster = cluster
         self._rand = rand
         self._trace = trace
+        self.results: list[str] = []
         self._made = 0
         self._is_playing = self._is_healing = False
         self._due: dict[str, float] = {}  # by uid, or uid and hook
@@ -156,10 +161,10 @@ class Actors:
         if pods:
             self._ask("DELETE", f"{_PODS}/{self._rand.choice(pods)['metadata']['name']}")
 
-    def make_unwell(self) -> None:
+    def make_unwell(self, name: str = "", seconds: float = 0.0) -> None:
         """Let a node be not Ready for a while."""
-        name = self._rand.choice(self._cluster.names)
-        self._unwell[name] = self._now + self._rand.choice([5.0, 30.0, 90.0])
+        name = name or self._rand.choice(self._cluster.names)
+        self._unwell[name] = self._now + (seconds or self._rand.choice([5.0, 30.0, 90.0]))
         self._trace("kubelet", f"node {name} is not Ready until {self._unwell[name]:.1f}")
 
     def remove_mark(self) -> None:
@@ -175,16 +180,22 @@ class Actors:
             self._ask("PATCH", f"/api/v1/nodes/{metadata['name']}", {"metadata": body})
             return
 
-    def add_guard(self) -> None:
-        """Create a pod with a hook. Its controller removes it when the hook has answered."""
+    def add_guard(self, name: str = "", hook: str = "") -> None:
+        """Create a pod with a hook. Its controller removes it when the hook has answered.
+
+        Args:
+            name: The node; any by default.
+            hook: The hook; any by default.
+        """
         found = [node for node in self._server.list("nodes") if not _is_closed(node)]
         if self._is_healing or not found:
             return
         self._made += 1
-        hook = self._rand.choice([*_ANSWERS])
+        hook = hook or self._rand.choice([*_ANSWERS])
+        name = name or self._rand.choice(found)["metadata"]["name"]
         metadata = {"name": f"{_GUARD}-{self._made}", "labels": {"app": _GUARD},
                     "annotations": {DRAIN_HOOK_ANNOTATION: hook}}  # fmt: skip
-        self._pod(metadata, self._rand.choice(found)["metadata"]["name"])
+        self._pod(metadata, name)
 
     def _cancel(self, plural: str) -> None:
         found = self._of(plural)
@@ -218,7 +229,9 @@ class Actors:
 
     def _begin(self, job: JsonObject) -> None:
         metadata, rand = job["metadata"], self._rand
-        what = rand.choice(["Complete", "Complete", "Complete", "Failed", "Hangs"])
+        results = self.results[:1] or ["Complete", "Complete", "Complete", "Failed", "Hangs"]
+        what = rand.choice(results)
+        del self.results[:1]
         seconds = rand.uniform(1.0, 20.0) if what != "Hangs" else 1e9
         self._due[metadata["uid"]] = self._now + seconds
         self._due[f"{metadata['uid']} began"] = self._now

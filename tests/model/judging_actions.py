@@ -245,7 +245,7 @@ class ActionJudge:
         return age >= float(prepare.get("timeoutSeconds", 300))
 
     def _judge_uncordon(self, before: JsonObject) -> None:
-        """Check that no action runs on a node that is given back (UP-72)."""
+        """Check that no action runs on a node that is uncordoned (UP-72)."""
         _, _, uid = mark_of(before).partition("/")
         drain = self._facts.drain_of_mark(mark_of(before))
         if drain is None or uid in self._given_up:

@@ -90,7 +90,8 @@ class DrainJudge:
             self._judge_opening(name, mark_of(before))
         elif closed and not was:
             self._judge_closing(name, uid, mark_of(node))
-        if DRAIN_COMPLETED_LABEL in labels_of(node) and labels_of(node) != labels_of(before):
+        label = labels_of(node).get(DRAIN_COMPLETED_LABEL)
+        if label is not None and label != labels_of(before).get(DRAIN_COMPLETED_LABEL):
             self._judge_label(name, uid)
 
     def _judge_opening(self, name: str, owner: str) -> None:

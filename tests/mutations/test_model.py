@@ -28,11 +28,6 @@ def design(name: str) -> tuple[str, ...]:
     return "--design", name
 
 
-def with_actions(count: int, first: int = 0) -> tuple[str, ...]:
-    """Return the model's arguments for this number of runs with actions and preparations."""
-    return "--actions", "--from", str(first), "--count", str(count)
-
-
 @dataclass(frozen=True)
 class Mutant:
     """A mistake, and how the model reports it.
@@ -119,21 +114,41 @@ MUTANTS = {
     "fit-ignored": Mutant(condition("True"), "a node does not fit", design("a node does not fit")),
     "repeated-hour-ends-early": Mutant(value("first"), "clocks go back", design("clocks go back")),
     "action-while-paused": Mutant(
-        condition("observed.is_abandoned"), "while its replacement is paused", with_actions(48)
+        condition("observed.is_abandoned"), "is paused", design("a pause before the job")
     ),
-    "failed-action-not-ended": Mutant(value("False"), "has not ended", with_actions(48)),
-    "deleted-action-not-ended": Mutant(condition("False"), "has not ended", with_actions(48)),
-    "cancelled-rollouts-start": Mutant(value("set()"), "rollout is cancelled", with_actions(48)),
-    "hooks-not-awaited": Mutant(value("[]"), "was cordoned", with_actions(16)),
-    "pods-with-a-hook-evicted": Mutant(condition("True"), "which has a hook", with_actions(16)),
-    "marks-left-behind": Mutant(condition("False"), "has the mark", with_actions(16)),
+    "failed-action-not-ended": Mutant(
+        condition("False"),
+        "a lost cordon",
+        design("a lost cordon"),
+        {"failed-action-not-ended-before-release": value("False")},
+    ),
+    "deleted-action-not-ended": Mutant(
+        condition("False"), "has not ended", design("a deleted rollout")
+    ),
+    "cancelled-rollouts-start": Mutant(
+        value("set()"), "rollout is cancelled", design("a cancelled rollout")
+    ),
+    "hooks-not-awaited": Mutant(
+        value("[]"), "was cordoned before hook", design("a hook that never answers")
+    ),
+    "pods-with-a-hook-evicted": Mutant(
+        condition("True"), "a pod with a hook", design("a pod with a hook")
+    ),
+    "marks-left-behind": Mutant(
+        condition("False"),
+        "has the mark",
+        design("a node with marks"),
+        {"marks-not-swept": condition("False and (gone := set())")},
+    ),
     "deleted-job-repeated": Mutant(
         condition("not actions.has_begun(replacement) or self._find(replacement, job) is None"),
         "was created twice",
-        with_actions(48),
+        design("a deleted job"),
     ),
-    "verified-without-ready": Mutant(condition("False"), "was verified", with_actions(48)),
-    "action-beside-pods": Mutant(value("False"), "are on its node", with_actions(16)),
+    "verified-without-ready": Mutant(
+        condition("False"), "a node that is ready late", design("a node that is ready late")
+    ),
+    "action-beside-pods": Mutant(value("False"), "are on its node", design("pods that stay")),
     "writes-without-a-fence": Mutant(value("client"), "and the lease names", seeds(24)),
 }
 

@@ -319,6 +319,7 @@ class DrainReconciler(Reconciler):
     def _sweep(self, name: str) -> None:
         """Give back the marks of a node whose holders are gone (IG-28)."""
         node = self._nodes.find_by_name(name)
+        # mutant: marks-not-swept
         if node is not None and (gone := {h for h in holders_of(node) if self._is_gone(h, node)}):
             self._parts.marks.give_back(name, node.metadata.uid, gone)
             _log.info("marks_swept", kind=NODES.kind, name=name, holders=sorted(map(str, gone)))

@@ -139,6 +139,7 @@ class Pipeline:
         if isinstance(decision, decisions.ContinueAction) and not _is_held(replacement):
             # Before the action changes anything: the replacement stays until it is ended (NP-12).
             return self._hold(replacement, held=True)
+        # mutant: failed-action-not-ended
         if step is api.Step.RELEASING and _is_held(replacement):
             return self._end_action(replacement)
         return self._save(replacement, self._end_action_and_act(seen, decision))
@@ -438,7 +439,7 @@ def _is_held(replacement: api.NodeReplacement) -> bool:
 def _needs_end_of_action(step: api.Step, action: decisions.Action) -> bool:
     """Return whether an action could still affect the node after the replacement leaves it."""
     if step is api.Step.RELEASING:
-        # mutant: failed-action-not-ended
+        # mutant: failed-action-not-ended-before-release
         return not isinstance(action, decisions.NoAction)
     return step is api.Step.ACTING and isinstance(action, decisions.CompleteWithoutNode)
 
