@@ -51,7 +51,7 @@ PLACES: Final = {
     "RolloutPhase": {
         "cli/status.py",
         "cli/summary.py",
-        "operator/replacements/candidates.py",
+        "operator/replacements/admission_order.py",
         "operator/rollouts/events.py",
         "operator/rollouts/status.py",
     },

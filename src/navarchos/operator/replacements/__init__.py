@@ -4,7 +4,7 @@
 ADMISSION ──> reconciler.py ──> admission_loop.py   observe ──> decide ──> write, on one worker
                 snapshot.py     the observed objects; budgets.py  budgets of a few nodes
                 admission.py    which nodes may start; stalled.py  which release their slot
-                candidates.py   in which order; limits.py, waits.py  what they wait for
+                admission_order.py  in which order; limits.py, waits.py  what they wait for
                 preparation.py  what actions do before a node starts
 NodeReplacement ──> reconciler.py ──> pipeline.py   observe ──> decide ──> act ──> persist
                 step_reader.py  the objects that a step decides from

@@ -8,7 +8,7 @@ from typing import Final
 from navarchos.operator.api import v1alpha1 as api
 from navarchos.operator.gates import GateWait, gate_waits, needs_alerts
 from navarchos.operator.reasons import WaitReason
-from navarchos.operator.replacements.candidates import (
+from navarchos.operator.replacements.admission_order import (
     cancelled_replacements,
     children_of_rollouts,
     is_excluded,

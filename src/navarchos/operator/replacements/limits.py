@@ -10,7 +10,7 @@ from navarchos.meta import EPOCH
 from navarchos.operator.api import v1alpha1 as api
 from navarchos.operator.history import node_gone
 from navarchos.operator.reasons import WaitReason
-from navarchos.operator.replacements.candidates import topology_of
+from navarchos.operator.replacements.admission_order import topology_of
 from navarchos.operator.replacements.snapshot import ClusterSnapshot, PendingPod
 from navarchos.operator.slots import names_of_holders
 

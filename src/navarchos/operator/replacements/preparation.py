@@ -10,7 +10,7 @@ from navarchos.logs import get_logger
 from navarchos.operator import actions
 from navarchos.operator.api import v1alpha1 as api
 from navarchos.operator.reasons import WaitReason
-from navarchos.operator.replacements.candidates import (
+from navarchos.operator.replacements.admission_order import (
     cancelled_replacements,
     is_excluded,
     sort_key,

@@ -256,33 +256,12 @@ def released_status(replacement: api.NodeReplacement, now: datetime) -> api.Node
     status = replacement.status
     if status.is_given_back:
         message = "the window closed before the node was empty; it starts in the next window"
-        return _with_step(
-            replacement,
-            api.StepStatus(name=api.Step.WAITING, started_at=now, reason=WaitReason.QUEUED),
-            _condition(
-                replacement,
-                ConditionType.WAITING,
-                True,
-                reason=WaitReason.QUEUED,
-                message=message,
-            ),
-            now=now,
-        )
+        return _queued_again(replacement, message, now)
     last = status.failures[-1].reason if status.failures else ""
     retries = replacement.spec.strategy.retries
     if status.counted_attempts <= retries:  # mutant: retries-without-end
-        return _with_step(
-            replacement,
-            api.StepStatus(name=api.Step.WAITING, started_at=now, reason=WaitReason.QUEUED),
-            _condition(
-                replacement,
-                ConditionType.WAITING,
-                True,
-                reason=WaitReason.QUEUED,
-                message=f"the last attempt failed ({last}); {WaitReason.QUEUED.message}",
-            ),
-            now=now,
-        )
+        message = f"the last attempt failed ({last}); {WaitReason.QUEUED.message}"
+        return _queued_again(replacement, message, now)
     failed = _with_step(
         replacement,
         api.StepStatus(name=api.Step.FAILED, started_at=now, reason=last),
@@ -290,6 +269,18 @@ def released_status(replacement: api.NodeReplacement, now: datetime) -> api.Node
         now=now,
     )
     return msgspec.structs.replace(failed, completion_timestamp=now)
+
+
+def _queued_again(
+    replacement: api.NodeReplacement, message: str, now: datetime
+) -> api.NodeReplacementStatus:
+    reason = WaitReason.QUEUED
+    return _with_step(
+        replacement,
+        api.StepStatus(name=api.Step.WAITING, started_at=now, reason=reason),
+        _condition(replacement, ConditionType.WAITING, True, reason=reason, message=message),
+        now=now,
+    )
 
 
 def reset_requested(replacement: api.NodeReplacement) -> bool:
