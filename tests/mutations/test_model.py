@@ -73,7 +73,7 @@ MUTANTS = {
         {"cordon-left-behind": condition("node is None")},
     ),
     "cordon-left-behind": Mutant(condition("True"), "is cordoned by"),
-    "node-of-the-same-name": Mutant(value("True"), "another"),
+    "node-of-the-same-name": Mutant(value("True"), "names another uid", seeds(24)),
     "cordon-of-a-drained-node-undone": Mutant(drop(), "and is not cordoned any more"),
     "no-turns": Mutant(value("False"), "started", ("--systems", *seeds(16))),
     "sources-ignored": Mutant(condition("True"), "nodes in flight", ("--systems", *seeds(8))),
