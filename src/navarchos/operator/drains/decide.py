@@ -370,7 +370,9 @@ def _decide_pods(
     if seen.node is not None and (found := seen.preparation) is not None:
         return _prepare(seen, seen.node, found)
     if seen.is_drained and (seen.drain.spec.evicts or cordon.in_force):
-        return _end(Report.DRAINED)
+        # An earlier drain of the node may have undone the cordon that the cache still shows.
+        is_certain = seen.drain.spec.evicts or Read.LIVE_NODE in seen.reads
+        return _end(Report.DRAINED) if is_certain else Read.LIVE_NODE
     return _decide_evictions(seen, seen.plan, settings)
 
 

@@ -61,6 +61,20 @@ def test_each_read_is_asked_for_before_it_is_used() -> None:
     assert [type(action) for action in decision.actions] == [EvictPods]
 
 
+@pytest.mark.rule("IG-78")
+def test_a_drain_without_evictions_ends_only_after_it_has_read_a_cordoned_node() -> None:
+    seen = replace(fresh(), plan=DrainPlan())
+    spec = msgspec.structs.replace(seen.drain.spec, evict=False)
+    drain = msgspec.structs.replace(seen.drain, spec=spec)
+    cached = replace(seen, drain=drain, reads=frozenset({Read.NODE, Read.PODS, Read.LIVE_PODS}))
+    assert decide(cached) is Read.LIVE_NODE, "an earlier drain may have undone its cordon"
+    live = replace(cached, reads=ALL_READS)
+    assert decide(live) == DrainDecision(report=Report.DRAINED, is_over=True)
+    decision = decide(replace(live, node=node(cordoned=False)))
+    assert isinstance(decision, DrainDecision)
+    assert [type(action) for action in decision.actions] == [CordonNode]
+
+
 @pytest.mark.rule("OP-40")
 def test_the_drain_is_adopted_before_the_node_is_cordoned() -> None:
     seen = fresh(cordoned=False)
