@@ -16,6 +16,7 @@ from tests.mutations.marks import Edit, condition, drop, mutate, swap, value
 
 ROOT: Final = Path(__file__).parents[2]
 
+_ACTIONS: Final = "tests/unit/operator/test_actions.py"
 _GATES: Final = "tests/unit/operator/gates/test_decide.py"
 _PREPARING: Final = "tests/unit/operator/drains/test_preparing.py"
 _SUCCESSORS: Final = "tests/unit/operator/drains/test_successors.py"
@@ -36,6 +37,7 @@ MUTANTS: Final[dict[str, tuple[Edit, str]]] = {
     "soak-with-closed-gates": (swap(" is None", " is EPOCH"), _WAVES),
     "soak-ignored": (condition("False"), _WAVES),
     "wrong-approval-accepted": (condition("False"), _WAVES),
+    "action-without-its-finalizer": (condition("False"), _ACTIONS),
     "uncordoned-under-its-action": (
         condition("False"),
         "tests/unit/operator/drains/test_decide.py",

@@ -17,7 +17,8 @@ from navarchos.operator.names import ACTION_FINALIZER, CORDONED_BY_ANNOTATION, D
 
 IS_NIGHTLY: Final = "NAVARCHOS_SEEDS" in os.environ
 WRITES_PER_LIFE: Final = 1 if IS_NIGHTLY else 7
-STEP: Final = 1 if IS_NIGHTLY else 10
+STEP: Final = 1 if IS_NIGHTLY else 16
+POLICIES: Final = (Propagation.FOREGROUND, *[Propagation.BACKGROUND] * IS_NIGHTLY)
 
 pytestmark = pytest.mark.timeout(14_000 if IS_NIGHTLY else 240)
 
@@ -205,10 +206,7 @@ def test_a_process_killed_after_any_write_changes_nothing_in_the_end(lives: Live
 
 @pytest.mark.rule("NP-11")
 @pytest.mark.rule("NP-12")
-@pytest.mark.parametrize(
-    "policy",
-    [pytest.param(Propagation.BACKGROUND, marks=pytest.mark.long), Propagation.FOREGROUND],
-)
+@pytest.mark.parametrize("policy", POLICIES)
 def test_processes_that_are_killed_after_each_write_give_the_node_of_a_deleted_rollout_back(
     lives: Lives, policy: Propagation
 ) -> None:

@@ -136,6 +136,7 @@ class Pipeline:
             # Steps without an action are stored together with the step that follows them. The
             # action of that step is carried out once the step is stored.
             return self._save(replacement, seen.replacement.status)
+        # mutant: action-without-its-finalizer
         if isinstance(decision, decisions.ContinueAction) and not _is_held(replacement):
             # Before the action changes anything: the replacement stays until it is ended (NP-12).
             return self._hold(replacement, held=True)
