@@ -182,7 +182,10 @@ class SlotJudge:
     def _goes_before(self, other: JsonObject, started: JsonObject) -> bool:
         if priority_of(other) <= priority_of(started) or step_of(other) in FINISHED:
             return False
-        if other["metadata"].get("deletionTimestamp") or other["spec"].get("paused"):
+        needed = {need["data"]["node"] for need in self._facts.wishes(NEEDS)}
+        # A node that another system needs delays no other node.
+        is_held = other["spec"].get("paused") or other["spec"]["nodeName"] in needed
+        if other["metadata"].get("deletionTimestamp") or is_held:
             return False
         rollout = self._facts.rollout_of(other)
         if rollout is None or rollout["metadata"].get("deletionTimestamp"):
