@@ -25,6 +25,7 @@ class Operator:
 
     Attributes:
         failure: The exception that ended its manager, if there was one.
+        failed_at: When it did, in the scheduler's seconds.
         has_ended: Whether the process has ended.
     """
 
@@ -38,6 +39,7 @@ class Operator:
     ) -> None:
         self.process = Process(f"{OPERATOR}{number}")
         self.failure: BaseException | None = None
+        self.failed_at = 0.0
         self.has_ended = False
         self._scheduler = scheduler
         self.clock = ProcessClock(scheduler, self.process)
@@ -89,6 +91,7 @@ class Operator:
         except Exception as error:  # noqa: BLE001 - the run judges it
             # Killed threads make other threads fail, which is not a failure of the manager.
             self.failure = None if self.process.is_dead else error
+            self.failed_at = self._scheduler.seconds
             if isinstance(error, LeaseLost | GracePeriodExceeded):
                 self._scheduler.kill(self.process)  # the process exits, even if threads still run
         self.has_ended = True

@@ -188,12 +188,18 @@ class _StoreClock:
 
 
 class Connection:
-    """The transport of one process."""
+    """The transport of one process.
+
+    Attributes:
+        writes_under_way: The number of writes that have not ended.
+        unanswered_until: The end of the longest wait for an answer that never comes.
+    """
 
     def __init__(self, server: Server, process: Process, trouble: Trouble) -> None:
         self._server = server
         self._process = process
         self._trouble = trouble
+        self.unanswered_until = 0.0
         self.writes_under_way = 0
 
     def send(self, request: HttpRequest) -> "BufferedResponse | _WatchAnswer":
@@ -238,7 +244,10 @@ class Connection:
         return buffered(answer)
 
     def _wait_in_vain(self, request: HttpRequest) -> NoReturn:
-        self._server.scheduler.sleep(request.timeout or 30.0)
+        seconds = request.timeout or 30.0
+        scheduler = self._server.scheduler
+        self.unanswered_until = max(self.unanswered_until, scheduler.seconds + seconds)
+        scheduler.sleep(seconds)
         raise RequestTimeout("too slow in the model", sent=True) from None
 
     def _pause(self, stop: StopToken | None) -> None:

@@ -139,9 +139,11 @@ class Deployment:
             if operator.failure is None:
                 continue
             failure, operator.failure = operator.failure, None
-            # A process that is stopped while it ends has no time left when it continues.
+            # A process that is stopped while it ends has no time left when it continues, and
+            # nothing ends a request without an answer sooner than its timeout.
             is_late = isinstance(failure, GracePeriodExceeded)
-            excused = operator.process in self._stood_still if is_late else is_shaky
+            waits = operator.connection.unanswered_until >= operator.failed_at
+            excused = operator.process in self._stood_still or waits if is_late else is_shaky
             if not (isinstance(failure, LeaseLost | GracePeriodExceeded) and excused):
                 raise Verdict(f"{operator.process.name} failed: {failure!r}")
             self._trace.add(operator.process.name, f"ends: {failure}")

@@ -478,7 +478,8 @@ class Manager:
         self._election.stop(self._stop.reason or "the manager stops")
         if self._election.join(self._left(deadline)):
             self._leading.stop("never led")
-            return ()
+            # The election gives up work that does not end, possibly just before the deadline.
+            return self._leading.running()
         return self._leading.running() or ("election",)
 
     def _left(self, deadline: float | None) -> float | None:

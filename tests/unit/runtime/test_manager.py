@@ -322,6 +322,35 @@ def test_the_grace_period_is_named_with_what_exceeded_it(world: World) -> None:
     gate.stop()
 
 
+class GivesUp:
+    """An election that no longer waits for the work of the leader."""
+
+    def __init__(self, group: Any) -> None:
+        self._group = group
+
+    def stop(self, reason: str) -> None:
+        self._group.stop(reason)
+
+    def join(self, timeout: float | None) -> bool:
+        return True
+
+
+@pytest.mark.rule("MG-09")
+def test_work_that_an_election_gave_up_is_named(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager = world.manager()
+    gate = StopToken(clock=world.clock)
+    manager.add(world.diary.task("slow", gate=gate), name="slow")
+    running = world.start(manager)
+    monkeypatch.setattr(manager, "_election", GivesUp(manager._leading))  # forces the moment
+    running.stop.stop()
+    error = running.join().error
+    assert isinstance(error, GracePeriodExceeded)
+    assert error.running == ("nav-lead-slow",)
+    gate.stop()
+
+
 @pytest.mark.rule("MG-09")
 def test_a_failure_and_an_exceeded_grace_period_are_both_reported(world: World) -> None:
     manager = world.manager(graceful_shutdown_timeout=5)
