@@ -11,11 +11,12 @@ import pytest
 from tests.cases.manifests import API_VERSION
 
 from navarchos.client import Client, Resource
+from navarchos.operator import deployment
 from navarchos.operator.api.v1alpha1 import NODE_REPLACEMENTS, NODE_ROLLOUTS
 from navarchos.operator.names import JOINING_TAINT
 from navarchos.operator.setup import add_operator
 from navarchos.runtime import Manager
-from navarchos.testing.apiserver import ApiServer
+from navarchos.testing.apiserver import ApiServer, Fault
 from navarchos.testing.clock import FakeClock
 from navarchos.testing.managers import running_manager
 
@@ -26,6 +27,9 @@ MINUTE: Final = 60.0
 NODES: Final = Resource("", "v1", "nodes", "Node", namespaced=False, type=dict)
 PODS: Final = Resource("", "v1", "pods", "Pod", namespaced=True, type=dict)
 WIDGETS: Final = Resource("example.com", "v1", "widgets", "Widget", namespaced=True, type=dict)
+CLUSTER_ROLES: Final = Resource(
+    "rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", namespaced=False, type=dict
+)
 ROLLOUTS: Final = NODE_ROLLOUTS.projected(dict)
 READY: Final = {"conditions": [{"type": "Ready", "status": "True"}]}
 
@@ -153,11 +157,15 @@ def world() -> Iterator[World]:
 
 
 @contextmanager
-def running_world() -> Iterator[World]:
+def running_world(*, rbac: bool = False) -> Iterator[World]:
+    """Run a manager; with the shipped roles, if the server checks permissions."""
     clock = FakeClock()
-    server = ApiServer(crds=[CONFIG / "crds"], clock=clock)
+    server = ApiServer(crds=[CONFIG / "crds"], clock=clock, rbac=rbac)
+    if rbac:
+        server.install(*deployment.manifests())
+    account = "system:serviceaccount:kube-system:navarchos" if rbac else ""
     with (
-        server.client(user_agent="manager") as client,
+        server.client(user_agent="manager", user=account) as client,
         server.client(user_agent="user") as user,
         running_manager(add_operator, client, clock=clock) as manager,
     ):
@@ -226,6 +234,65 @@ def test_a_kind_that_arrives_later_opens_its_gate_without_a_restart(world: World
     world.clock.advance(6)
     assert world.gate()[0] == "Open"
     world.wait_until_completed()
+
+
+ROLE: Final = {
+    "metadata": {
+        "name": "widgets",
+        "labels": {"navarchos.pusher.com/aggregate-to-gates": "true"},
+    },
+    "rules": [{"apiGroups": ["example.com"], "resources": ["widgets"], "verbs": ["list", "watch"]}],
+}
+"""What a user adds for a gate on widgets, as the message of the gate says."""
+
+
+@pytest.mark.rule("NP-30")
+def test_a_kind_that_the_manager_may_not_read_opens_its_gate_when_the_role_arrives() -> None:
+    with running_world(rbac=True) as world:
+        world.add_node("a")
+        world.add_widget("OK")
+        world.roll("a", gates=[GATE])
+        world.clock.advance(MINUTE)
+        message = (
+            "no permission to list and watch Widget of example.com/v1: add a ClusterRole with the "
+            'label navarchos.pusher.com/aggregate-to-gates: "true" and the rule {apiGroups: '
+            '["example.com"], resources: ["widgets"], verbs: ["list", "watch"]}'
+        )
+        assert world.gate() == ("Closed", message)
+        assert world.starts() == {}
+        world.user.resource(CLUSTER_ROLES).create(ROLE)
+        world.clock.advance(6)
+        assert world.gate()[0] == "Open"
+        opened = world.clock.now()
+        world.clock.advance(MINUTE)
+        assert (world.starts()["a"] - opened).total_seconds() <= 30
+        assert world.status()["phase"] == "Completed"
+
+
+LOST_WATCHES: Final[dict[str, dict[str, Any]]] = {
+    "closed": {"drop_after": 2},
+    "cut": {"truncate_after": 2},
+    "silent": {"stall_after": 2},
+    "refused": {"status": 503, "times": 5},
+    "expired": {"status": 410, "times": 2},
+    "forbidden": {"status": 403, "times": 3},
+}
+"""Faults of watches. The object and the end of the list are the first two events of a watch."""
+
+
+@pytest.mark.rule("NP-30")
+@pytest.mark.parametrize("lost", LOST_WATCHES)
+def test_a_gate_follows_its_object_after_a_lost_watch(world: World, lost: str) -> None:
+    world.add_node("a")
+    world.add_widget("Degraded")
+    world.server.faults.add(Fault(verb="watch", resource="widgets", **LOST_WATCHES[lost]))
+    world.roll("a", gates=[{**GATE, "timeoutSeconds": 0}])
+    world.clock.advance(10)
+    assert world.gate()[0] == "Closed"
+    world.set_health("OK")
+    world.clock.advance(3 * MINUTE)
+    assert world.server.faults.pending == ()
+    assert world.status()["phase"] == "Completed"
 
 
 @pytest.mark.rule("NP-30")

@@ -120,12 +120,15 @@ def _expression(wanted: ObservedKind) -> Expression | None:
     return parse(wanted.expression) if wanted.expression else None
 
 
-def _problem_of(error: Exception, wanted: ObservedKind) -> str:
-    """Return why objects cannot be read, in words."""
+def _problem_of(error: Exception, wanted: ObservedKind, plural: str) -> str:
+    """Return why the manager cannot read objects, in words; the plural may be unknown."""
     if isinstance(error, Forbidden):
+        group = wanted.api_version.rpartition("/")[0]
+        rule = f'apiGroups: ["{group}"], resources: ["{plural}"], verbs: ["list", "watch"]'
         return (
             f"no permission to list and watch {wanted.kind} of {wanted.api_version}: add a "
             'ClusterRole with the label navarchos.pusher.com/aggregate-to-gates: "true"'
+            + (f" and the rule {{{rule}}}" if plural else "")
         )
     return str(error)
 
@@ -186,10 +189,12 @@ def read_objects(client: Client, wanted: ObservedKind) -> tuple[str, Sequence[Un
             label_selector=scope.label_selector, field_selector=scope.field_selector
         )
         found = client.resource(resource).list(wanted.namespace, options=options, timeout=_TIMEOUT)
-    except (_GateProblem, ConfigError) as error:
+    except (_GateProblem, ConfigError, NotFound) as error:
         return str(error), ()
-    except (Forbidden, NotFound) as error:
-        return _problem_of(error, wanted), ()
+    except Forbidden:
+        # The manager has another account, whose permissions are not known here.
+        kind = f"{wanted.kind} of {wanted.api_version}"
+        return f"this account has no permission to list {kind}, which the gate needs", ()
     return "", [_reduced(expression, obj) for obj in found.items]
 
 
@@ -198,6 +203,7 @@ class _OpenWatch:
 
     def __init__(self) -> None:
         self.informer: SharedInformer[Unstructured] | None = None
+        self.plural = ""  # until the kind was found
         self.problem = ""
         self.failed = False  # since the last successful check
         self.is_announced = False  # whether the first list was reported
@@ -353,8 +359,10 @@ class ObjectWatches:
 
     def _open(self, key: ObservedKind, watch: _OpenWatch) -> None:
         expression = _expression(key)
+        resource = _resource(self._client, key)
+        watch.plural = resource.plural
         informer = SharedInformer(
-            self._client.resource(_resource(self._client, key)),
+            self._client.resource(resource),
             _scope(key),
             InformerOptions(
                 name=f"gate-{key.kind.lower()}",
@@ -400,7 +408,7 @@ class ObjectWatches:
         can be written meanwhile.
         """
         problem = (
-            _problem_of(error, key)
+            _problem_of(error, key, watch.plural)
             if isinstance(error, Forbidden | NotFound | _GateProblem | ConfigError)
             else ""
         )
