@@ -4,12 +4,14 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from navarchos.client import Resource
 from navarchos.clock import SYSTEM_CLOCK
 from navarchos.testing.cluster.nodes import machines, node_manifest
 from navarchos.testing.cluster.pod_lifecycle import RUNS_FOR, STARTS_AFTER, TERMINATES_AFTER
 
 __all__ = [
     "CASE_LABEL",
+    "WIDGETS",
     "budget",
     "daemon_set",
     "deployment",
@@ -22,6 +24,7 @@ __all__ = [
     "replacement",
     "rollout",
     "stateful_set",
+    "widget_definition",
 ]
 
 JsonObject = dict[str, Any]
@@ -30,6 +33,33 @@ CASE_LABEL: Final = "navarchos-e2e"
 """Label of nodes: the case that they belong to. Its pods run nowhere else."""
 
 API_VERSION: Final = "navarchos.pusher.com/v1alpha1"
+
+WIDGETS: Final = Resource("example.com", "v1", "widgets", "Widget", namespaced=True, type=dict)
+"""A kind of a user, which only the tests that install it have."""
+
+
+def widget_definition() -> JsonObject:
+    """Return the definition of `WIDGETS`, with any fields and a status."""
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {
+        "name": WIDGETS.version,
+        "served": True,
+        "storage": True,
+        "subresources": {"status": {}},
+        "schema": {"openAPIV3Schema": schema},
+    }
+    plural, kind = WIDGETS.plural, WIDGETS.kind
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{plural}.{WIDGETS.group}"},
+        "spec": {
+            "group": WIDGETS.group,
+            "scope": "Namespaced",
+            "names": {"plural": plural, "singular": kind.lower(), "kind": kind},
+            "versions": [version],
+        },
+    }
 
 
 def namespace(name: str) -> JsonObject:

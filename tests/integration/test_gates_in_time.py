@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from tests.cases.manifests import API_VERSION
+from tests.cases.manifests import API_VERSION, WIDGETS, widget_definition
 
 from navarchos.client import Client, Resource
 from navarchos.operator import deployment
@@ -26,37 +26,11 @@ CONFIG: Final = Path(__file__).parents[2] / "config"
 MINUTE: Final = 60.0
 NODES: Final = Resource("", "v1", "nodes", "Node", namespaced=False, type=dict)
 PODS: Final = Resource("", "v1", "pods", "Pod", namespaced=True, type=dict)
-WIDGETS: Final = Resource("example.com", "v1", "widgets", "Widget", namespaced=True, type=dict)
 CLUSTER_ROLES: Final = Resource(
     "rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", namespaced=False, type=dict
 )
 ROLLOUTS: Final = NODE_ROLLOUTS.projected(dict)
 READY: Final = {"conditions": [{"type": "Ready", "status": "True"}]}
-
-DEFINITION: Final = {
-    "apiVersion": "apiextensions.k8s.io/v1",
-    "kind": "CustomResourceDefinition",
-    "metadata": {"name": "widgets.example.com"},
-    "spec": {
-        "group": "example.com",
-        "scope": "Namespaced",
-        "names": {"plural": "widgets", "singular": "widget", "kind": "Widget"},
-        "versions": [
-            {
-                "name": "v1",
-                "served": True,
-                "storage": True,
-                "subresources": {"status": {}},
-                "schema": {
-                    "openAPIV3Schema": {
-                        "type": "object",
-                        "x-kubernetes-preserve-unknown-fields": True,
-                    }
-                },
-            }
-        ],
-    },
-}
 
 GATE: Final[dict[str, Any]] = {
     "name": "widget",
@@ -85,7 +59,7 @@ class World:
         self.server.install({**node, "status": READY})
 
     def add_widget(self, health: str) -> None:
-        self.server.install(DEFINITION)
+        self.server.install(widget_definition())
         self.user.resource(WIDGETS).create({"metadata": {"name": "disk"}}, "default")
         self.set_health(health)
 

@@ -1,6 +1,8 @@
 """Gates on real objects, through a whole manager: no node starts while a gate is closed."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -8,7 +10,9 @@ from tests.cases import manifests
 from tests.cases.case import Case
 from tests.cases.waiting import wait_for
 
-from navarchos.client import Resource
+from navarchos.client import Resource, ResourceClient
+from navarchos.operator.names import JOINING_TAINT
+from navarchos.testing.definitions import install_definitions, uninstall_definitions
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -17,6 +21,9 @@ CLUSTER_ROLES = Resource(
 )
 
 HEALTH = "jsonpath={.metadata.labels.health}=ok"
+
+
+NO_PATH = "for='jsonpath={.a[x]}=1': the path cannot be read from '[x]'"
 
 
 def gate_on(case: Case, **fields: Any) -> dict[str, Any]:
@@ -100,8 +107,11 @@ def test_a_gate_that_cannot_be_judged_says_why_and_recovers(case: Case) -> None:
         ]
     )
     wait_for_gate(case, "Open")
-    assert "no kind Absent in example.com/v1" in wait_for_gate(case, "Closed", "kind")["message"]
-    assert "the path cannot be read" in wait_for_gate(case, "Closed", "path")["message"]
+    absent_kind = "the server has no kind Absent in example.com/v1"
+    assert wait_for_gate(case, "Closed", "kind")["message"] == absent_kind
+    assert wait_for_gate(case, "Closed", "path")["message"] == NO_PATH
+    wait_for("the reason Gate", lambda: waiting(case, name).get("reason") == "Gate")
+    assert waiting(case, name)["message"] == f"gate kind is closed: {absent_kind}"
     assert not case.is_cordoned(name)
     case.target.patch("NodeRollout", case.name, {"spec": {"gates": [gate_on(case)]}})
     case.wait_for_phase("Completed")
@@ -173,3 +183,75 @@ def test_a_drained_node_counts_as_done_when_a_gate_after_it_is_open(case: Case) 
     set_health(case, "ok")
     case.wait_for_phase("Completed")
     assert verified()["status"] == "True"
+
+
+@contextmanager
+def widgets(case: Case) -> Iterator[ResourceClient[dict[str, Any]]]:
+    """Install a kind with one object that is not well, and remove both."""
+    client = case.target.client
+    install_definitions(client, manifests.widget_definition())
+    try:
+        found = client.resource(manifests.WIDGETS)
+        found.create({"metadata": {"name": "disk"}}, case.name)
+        yield found
+    finally:
+        uninstall_definitions(client, manifests.widget_definition())
+
+
+@pytest.mark.rule("NP-30")
+def test_a_custom_resource_of_a_kind_that_arrives_later_opens_its_gate(case: Case) -> None:
+    (name,) = case.add_nodes(1)
+    case.add()  # the namespace
+    case.add_nodes(1, first=2, role="spare")
+    case.manager()
+    disk = {"apiVersion": "example.com/v1", "kind": "Widget", "namespace": case.name}
+    gate = {
+        "name": "disk",
+        "object": {**disk, "name": "disk"},
+        "for": "jsonpath={.status.health}=OK",
+    }
+    nodes = {"nodeNames": [{"name": name}], "nodeSelectors": []}
+    case.roll(gates=[{**gate, "stableSeconds": 2}], **nodes)
+
+    def closed_by(message: str) -> None:
+        wait_for(message, lambda: gates(case).get("disk", {}).get("message") == message)
+        assert gates(case)["disk"]["state"] == "Closed"
+        wait_for("the reason", lambda: waiting(case, name).get("message", "").endswith(message))
+        assert not case.is_cordoned(name)
+
+    closed_by("the server has no kind Widget in example.com/v1")
+    with widgets(case) as found:
+        if case.target.has_accounts:
+            closed_by(
+                "no permission to list and watch Widget of example.com/v1: add a ClusterRole with "
+                'the label navarchos.pusher.com/aggregate-to-gates: "true" and the rule '
+                '{apiGroups: ["example.com"], resources: ["widgets"], verbs: ["list", "watch"]}'
+            )
+            allow(case, "example.com", "widgets")
+        closed_by(f"Widget {case.name}/disk: {{.status.health}} has no value")
+        for health in ("Degraded", "OK"):
+            found.patch("disk", {"status": {"health": health}}, case.name, subresource="status")
+        opened = datetime.fromisoformat(wait_for_gate(case, "Open", "disk")["since"])
+        case.wait_for_phase("Completed")
+    started = case.status("NodeReplacement", case.replacement(name))["startTimestamp"]
+    assert datetime.fromisoformat(started) - opened >= timedelta(seconds=2)
+
+
+@pytest.mark.rule("NP-30")
+def test_a_gate_on_nodes_does_not_count_machines_that_join(case: Case) -> None:
+    (name,) = case.add_nodes(1)
+    case.add_nodes(1, first=2, role="spare")
+    case.manager()
+    late = manifests.node(f"{case.name}-late", "another")
+    late["metadata"]["annotations"] = {}  # no kubelet: it is never Ready
+    case.target.create(late)
+    try:
+        nodes = {"nodeNames": [{"name": name}], "nodeSelectors": []}
+        case.roll(gates=[{"name": "nodes", "nodes": {"maxUnready": 0}}], **nodes)
+        message = f"1 nodes are not Ready, more than maxUnready (0): {case.name}-late"
+        assert wait_for_gate(case, "Closed", "nodes")["message"] == message
+        joining = {"key": JOINING_TAINT, "effect": "NoSchedule"}
+        case.target.patch("Node", f"{case.name}-late", {"spec": {"taints": [joining]}})
+        case.wait_for_phase("Completed")
+    finally:
+        case.target.of("Node").delete(f"{case.name}-late")
