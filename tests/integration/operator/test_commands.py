@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -264,3 +265,56 @@ def test_a_rollout_outside_its_window_waits(case: Case, terminal: Terminal) -> N
     assert "the next window opens at 2120-01-01" in terminal.run("status", case.name).stdout
     assert "OutsideWindow" in terminal.run("plan", case.name).stdout
     assert not case.is_cordoned(names[0])
+
+
+@pytest.mark.rule("NP-31")
+def test_a_plan_evaluates_the_gates_of_each_kind(
+    case: Case, terminal: Terminal, tmp_path: Any
+) -> None:
+    """Gates that wait for the cluster delay the rollout; one that cannot be judged blocks it."""
+    (name,) = case.add_nodes(1)
+    case.add(manifests.deployment(case.name, "web", 1))
+    web = {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": case.name, "name": "web"}
+    gates = {
+        "ready": {"object": web, "for": "jsonpath={.status.readyReplicas}=1"},
+        "pods": {"evictedPods": {}},
+        "nodes": {"nodes": {"maxUnready": 100}},
+        "scale": {"object": web, "for": "jsonpath={.status.readyReplicas}=2"},
+        "alerts": {"alerts": {"url": "http://127.0.0.1:9"}},
+        "absent": {"object": {**web, "kind": "Absent"}, "for": "condition=Available"},
+        "path": {"object": web, "for": "jsonpath={.a[x]}=1"},
+    }
+    path = tmp_path / "rollout.json"
+
+    def write(names: Sequence[str]) -> None:
+        nodes = {"nodeNames": [{"name": name}], "nodeSelectors": []}
+        spec = {**nodes, "gates": [{"name": each, **gates[each]} for each in names]}
+        path.write_text(json.dumps(manifests.rollout(case.name, **spec)), encoding="utf-8")
+
+    def plan(status: int) -> tuple[str, dict[str, str], bool]:
+        planned = terminal.run("plan", "-f", str(path), "-o", "json", status=status).result
+        (rollout,) = planned["rollouts"]
+        found = [each for each in rollout["findings"] if each["reason"] == "GateClosed"]
+        (node,) = rollout["nodes"]
+        return (
+            node["starts"],
+            {each["message"].split()[1]: each["severity"] for each in found},
+            planned["isBlocked"],
+        )
+
+    write(("ready", "pods", "nodes"))
+    assert plan(0) == ("Now", {}, False)
+    write(("ready", "pods", "nodes", "scale", "alerts"))
+    assert plan(0) == ("Gate", {"scale": "Delays", "alerts": "Delays"}, False)
+    write(tuple(gates))
+    blocked = {"scale": "Delays", "alerts": "Delays", "absent": "Blocks", "path": "Blocks"}
+    assert plan(1) == ("Gate", blocked, True)
+    text = terminal.run("plan", "-f", str(path), status=1).stdout
+    for line in (
+        f"gate scale is closed: Deployment {case.name}/web: {{.status.readyReplicas}}=1",
+        "gate alerts is closed: AlertQueryFailed: http://127.0.0.1:9",
+        "gate absent is closed: the server has no kind Absent in apps/v1",
+        "gate path is closed: for='jsonpath={.a[x]}=1': the path cannot be read from '[x]'",
+    ):
+        assert line in text
+    assert case.target.list("NodeRollout") == []

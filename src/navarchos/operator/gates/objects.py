@@ -101,11 +101,11 @@ def _resource(client: Client, wanted: ObservedKind) -> Resource[Unstructured]:
     group, _, version = wanted.api_version.rpartition("/")
     for each in client.api_resources(group, version):
         if each.kind == wanted.kind and "/" not in each.name:
-            if wanted.name and each.namespaced != bool(wanted.namespace):
-                need = "a namespace" if each.namespaced else "no namespace"
-                raise _GateProblem(f"{wanted.kind} of {wanted.api_version} has {need}: correct it")
+            kind = f"{wanted.kind} of {wanted.api_version}"
             if wanted.namespace and not each.namespaced:
-                raise _GateProblem(f"{wanted.kind} of {wanted.api_version} has no namespace")
+                raise _GateProblem(f"{kind} has no namespace: remove object.namespace")
+            if wanted.name and each.namespaced and not wanted.namespace:
+                raise _GateProblem(f"{kind} has a namespace: set object.namespace")
             type_ = cast("type[Unstructured]", dict)
             return Resource(group, version, each.name, each.kind, each.namespaced, type_)
     raise _GateProblem(f"the server has no kind {wanted.kind} in {wanted.api_version}")

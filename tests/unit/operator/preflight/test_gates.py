@@ -1,10 +1,19 @@
 """Plans evaluate the gates of a rollout now, with requests of their own."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from tests.unit.operator.conftest import Make
 from tests.unit.operator.preflight.conftest import Cluster
+
+from navarchos.client import Client, Resource
+from navarchos.clock import SYSTEM_CLOCK
+from navarchos.operator.api.v1alpha1 import NodeReplacement, OwnerKey
+from navarchos.operator.gates import GateChecker, PrometheusReader
+from navarchos.testing.apiserver import ApiServer, Fault
+
+REPLICA_SETS = Resource("apps", "v1", "replicasets", "ReplicaSet", namespaced=True, type=dict)
 
 WEB = {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": "shop", "name": "web"}
 
@@ -56,6 +65,120 @@ def test_a_plan_lets_nodes_start_at_open_gates(make_cluster: Callable[[], Cluste
         {"name": "pods", "evictedPods": {}},
     ]
     assert plan(cluster, *gates) == ("Now", {})
+
+
+def missing(**fields: Any) -> dict[str, Any]:
+    return {"name": "g", "object": {**WEB, **fields}, "for": "condition=Available"}
+
+
+PROBLEMS: dict[str, tuple[dict[str, Any], str]] = {
+    "object": (missing(name="absent"), "Deployment shop/absent does not exist"),
+    "selected": (
+        {
+            "name": "g",
+            "object": {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "selector": {"matchLabels": {"app": "x"}},
+            },
+            "for": "condition=Ready",
+        },
+        "Pod (with the labels of selector) does not exist",
+    ),
+    "version": (missing(apiVersion="shop/v1"), "the server has no kind Deployment in shop/v1"),
+    "namespace": (
+        missing(namespace=""),
+        "Deployment of apps/v1 has a namespace: set object.namespace",
+    ),
+    "no-namespace": (
+        missing(apiVersion="v1", kind="Node", name="old"),
+        "Node of v1 has no namespace: remove object.namespace",
+    ),
+    "expression": (
+        {**missing(), "for": "jsonpath={.a[x]}"},
+        "for='jsonpath={.a[x]}': the path cannot be read from '[x]'",
+    ),
+    "nodes": (
+        {"name": "g", "nodes": {"maxUnready": 0}},
+        "1 nodes are not Ready, more than maxUnready (0): dead",
+    ),
+}
+
+
+@pytest.mark.rule("NP-31")
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_a_plan_says_what_closes_a_gate_of_each_kind(
+    make_cluster: Callable[[], Cluster], problem: str
+) -> None:
+    cluster = make_cluster()
+    deployment(cluster, "True")
+    cluster.node("dead", "a", ready=False)
+    gate, message = PROBLEMS[problem]
+    starts, found = plan(cluster, gate)
+    assert starts == "Gate"
+    assert list(found.values()) == [f"gate g is closed: {message}"]
+
+
+@pytest.mark.rule("NP-31")
+def test_a_plan_without_a_permission_or_an_answer_says_so(
+    make_cluster: Callable[[], Cluster],
+) -> None:
+    cluster = make_cluster()
+    deployment(cluster, "True")
+    cluster.faults = [Fault(verb="list", resource="deployments", status=403)]
+    starts, found = plan(cluster, missing())
+    assert starts == "Gate"
+    assert found == {
+        "Blocks": "gate g is closed: this account has no permission to list Deployment of apps/v1, "
+        "which the gate needs"
+    }
+    cluster.faults = [Fault(verb="list", resource="deployments", status=400, reason="BadRequest")]
+    starts, found = plan(cluster, missing())
+    assert starts == "Gate"
+    assert "injected fault" in found["Blocks"]
+
+
+@pytest.fixture
+def shop() -> Iterator[Client]:
+    """A server with two ReplicaSets of two pods each, of which none is Ready."""
+    labels = {"app": "web"}
+    pods = {"metadata": {"labels": labels}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    spec = {"replicas": 2, "selector": {"matchLabels": labels}, "template": pods}
+    with ApiServer() as server, server.client() as client:
+        server.install(
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}},
+            *(
+                {
+                    "apiVersion": "apps/v1",
+                    "kind": "ReplicaSet",
+                    "metadata": {"name": name, "namespace": "shop"},
+                    "spec": spec,
+                }
+                for name in ("web", "other")
+            ),
+        )
+        yield client
+
+
+@pytest.mark.rule("NP-31")
+def test_a_plan_counts_only_the_pods_that_the_rollout_has_evicted(shop: Client, make: Make) -> None:
+    sets = shop.resource(REPLICA_SETS)
+    uid = sets.get("web", "shop")["metadata"]["uid"]
+    rollout = make.rollout(gates=[{"name": "pods", "evictedPods": {}}])
+    owner = OwnerKey(namespace="shop", kind="ReplicaSet", name="web", uid=uid)
+    evicted = make.replacement("a", status={"evicted_owners": (owner,)})
+    another = make.replacement("a", rollout="other", status={"evicted_owners": (owner,)})
+    checker = GateChecker(shop, PrometheusReader(SYSTEM_CLOCK), SYSTEM_CLOCK)
+
+    def verdict(replacement: NodeReplacement) -> tuple[str, str]:
+        found = checker.check(rollout, (), (replacement,))["pods"].verdict
+        return found.state.value, found.message
+
+    assert verdict(another) == ("Open", "")
+    assert verdict(evicted) == ("Closed", "ReplicaSet shop/web: 0 of 2 pods Ready")
+    status = {"replicas": 2, "readyReplicas": 2}
+    sets.patch("web", {"status": status}, "shop", subresource="status")
+    assert verdict(evicted) == ("Open", "")
 
 
 @pytest.mark.rule("RB-65")
