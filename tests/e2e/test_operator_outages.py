@@ -136,6 +136,24 @@ def test_a_rollout_survives_a_failure_of_the_control_plane(
     assert_all_is_done(failing_case, nodes, managers)
 
 
+@pytest.mark.rule("NP-30")
+def test_a_gate_follows_its_object_after_a_restart_of_the_server(
+    failing_case: Case, plane: ControlPlane
+) -> None:
+    case = failing_case
+    nodes = case.add_nodes(1)
+    (observed,) = case.add_nodes(1, first=2)
+    managers = [case.manager(*QUICK_LEASE)]
+    well = {"apiVersion": "v1", "kind": "Node", "name": observed}
+    gate = {"name": "well", "object": well, "for": "jsonpath={.metadata.labels.health}=ok"}
+    case.roll(nodeSelectors=[], nodeNames=[{"name": nodes[0]}], gates=[gate])
+    wait_for("the gate", lambda: [g["state"] for g in case.status().get("gates", ())] == ["Closed"])
+    kill_and_restart(plane)
+    assert not case.checker.cordoned
+    case.target.patch("Node", observed, {"metadata": {"labels": {"health": "ok"}}})
+    assert_all_is_done(case, nodes, managers)
+
+
 @pytest.mark.rule("OP-63")
 def test_a_rollout_survives_the_end_of_both_replicas(failing_case: Case) -> None:
     nodes, managers = begin(failing_case)
