@@ -18,6 +18,7 @@ ROOT: Final = Path(__file__).parents[2]
 
 _ACTIONS: Final = "tests/unit/operator/test_actions.py"
 _GATES: Final = "tests/unit/operator/gates/test_decide.py"
+_GATES_IN_TIME: Final = "tests/integration/test_gates_in_time.py"
 _PREPARING: Final = "tests/unit/operator/drains/test_preparing.py"
 _SUCCESSORS: Final = "tests/unit/operator/drains/test_successors.py"
 _WAVES: Final = "tests/unit/operator/test_waves.py"
@@ -33,6 +34,8 @@ MUTANTS: Final[dict[str, tuple[Edit, str]]] = {
     ),
     "unstable-gates-let-nodes-start": (condition("False"), _GATES),
     "one-alert-query-for-many-starts": (drop(), "tests/unit/operator/gates/test_admission.py"),
+    "idle-alerts-queried": (swap("if each.can_start or each.is_ending", "if each"), _GATES_IN_TIME),
+    "gate-problems-are-final": (value("None"), _GATES_IN_TIME),
     "gate-timeouts-ignored": (condition("True"), "tests/unit/operator/rollouts/test_status.py"),
     "soak-with-closed-gates": (swap(" is None", " is EPOCH"), _WAVES),
     "soak-ignored": (condition("False"), _WAVES),

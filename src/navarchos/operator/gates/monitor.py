@@ -282,7 +282,7 @@ class GateMonitor:
         wanted: dict[alerts.AlertQuery, int] = {
             alerts.query_of_gate(gate.alerts): self._slots_version
             for each in self._followed.values()
-            if each.can_start or each.is_ending
+            if each.can_start or each.is_ending  # mutant: idle-alerts-queried
             for gate in each.rollout.spec.gates
             if gate.alerts is not None
         }

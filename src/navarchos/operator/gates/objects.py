@@ -338,7 +338,7 @@ class ObjectWatches:
                 return _RETRY_SECONDS
         except (_GateProblem, ConfigError, ClientError) as error:
             self._fail(key, watch, error)
-            return _RETRY_SECONDS
+            return _RETRY_SECONDS  # mutant: gate-problems-are-final
         with self._watches_lock:
             watch.problem, watch.failed = "", False
         self._on_change(key, None)
