@@ -105,7 +105,7 @@ def refused(events: Iterable[AuditEvent]) -> list[str]:
 def _is_ours(event: AuditEvent) -> bool:
     """Return whether the account sent a request that requires a permission of `config/deploy`.
 
-    A case of gates waits at a kind of its own until it grants the permission.
+    A case of gates waits at a kind that only it installs, until it grants the permission.
     """
     ref = event.object_ref
     if event.user.username != ACCOUNT or ref is None:

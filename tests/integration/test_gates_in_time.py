@@ -1,4 +1,4 @@
-"""A whole manager at gates, windows and waves, in virtual time: what starts, and what it costs."""
+"""A whole manager at gates, windows and waves, in virtual time: when nodes start, at which cost."""
 
 from collections import Counter
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Plans evaluate the gates of a rollout now, with requests of their own."""
+"""Plans evaluate the gates of a rollout now, and send the requests themselves."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -11,6 +11,7 @@ from navarchos.client import Client, Resource
 from navarchos.clock import SYSTEM_CLOCK
 from navarchos.operator.api.v1alpha1 import NodeReplacement, OwnerKey
 from navarchos.operator.gates import GateChecker, PrometheusReader
+from navarchos.operator.gates.alerts import AlertQuery, query_of_gate
 from navarchos.testing.apiserver import ApiServer, Fault
 
 REPLICA_SETS = Resource("apps", "v1", "replicasets", "ReplicaSet", namespaced=True, type=dict)
@@ -65,6 +66,16 @@ def test_a_plan_lets_nodes_start_at_open_gates(make_cluster: Callable[[], Cluste
         {"name": "pods", "evictedPods": {}},
     ]
     assert plan(cluster, *gates) == ("Now", {})
+
+
+@pytest.mark.rule("NP-31")
+def test_a_plan_waits_for_a_gate_that_is_open_but_not_stable(
+    make_cluster: Callable[[], Cluster],
+) -> None:
+    cluster = make_cluster()
+    deployment(cluster, "True")
+    gate = {"name": "web", "object": WEB, "for": "condition=Available"}
+    assert plan(cluster, {**gate, "stableSeconds": 3600}) == ("Gate", {})
 
 
 def missing(**fields: Any) -> dict[str, Any]:
@@ -187,3 +198,29 @@ def test_a_plan_queries_alerts(make_cluster: Callable[[], Cluster]) -> None:
     starts, found = plan(make_cluster(), alerts)
     assert starts == "Gate"
     assert found["Delays"].startswith("gate alerts is closed: AlertQueryFailed: http://127.0.0.1:9")
+
+
+@pytest.mark.rule("RB-65")
+def test_a_plan_names_active_alerts(shop: Client, make: Make) -> None:
+    alerts = {"url": "http://prometheus", "filter": "^Wanted$"}
+    rollout = make.rollout(gates=[{"name": "alerts", "alerts": alerts}])
+    active: list[str] = []
+    queries: list[AlertQuery] = []
+
+    def read(query: AlertQuery) -> tuple[str, ...]:
+        queries.append(query)
+        return tuple(active)
+
+    checker = GateChecker(shop, read, SYSTEM_CLOCK)
+
+    def verdict() -> tuple[str, str]:
+        found = checker.check(rollout, (), ())["alerts"].verdict
+        assert not found.is_broken
+        return found.state.value, found.message
+
+    assert verdict() == ("Open", "")
+    active += ["DiskFull", "Slow"]
+    assert verdict() == ("Closed", "active alerts: DiskFull, Slow")
+    (gate,) = rollout.spec.gates
+    assert gate.alerts is not None
+    assert queries == [query_of_gate(gate.alerts)] * 2
