@@ -333,3 +333,23 @@ def test_waiting_for_ten_minutes_costs_no_request_and_no_wake_up(world: World, c
     world.wait_until_completed()
     assert world.requests() - requests
     assert world.wake_ups() != wake_ups
+
+
+@pytest.mark.rule("NP-21")
+def test_a_drained_node_that_waits_for_a_gate_costs_no_request_and_no_wake_up(world: World) -> None:
+    world.add_node("a")
+    add_pod(world, "a")
+    world.add_widget("OK")
+    world.roll("a", gates=[{**GATE, "stableSeconds": 0, "after": True}])
+    assert list(world.starts()) == ["a"]
+    world.set_health("Degraded")
+    world.user.resource(PODS).patch("app", {"metadata": {"finalizers": None}}, "default")
+    world.clock.advance(2 * MINUTE)
+    requests, wake_ups = world.requests(), world.wake_ups()
+    world.clock.advance(10 * MINUTE)
+    (found,) = world.server.list("nodereplacements", group=NODE_REPLACEMENTS.group)
+    assert found["status"]["step"]["name"] == "Verifying"
+    assert world.requests() - requests == Counter()
+    assert world.wake_ups() == wake_ups
+    world.set_health("OK")
+    world.wait_until_completed()
