@@ -29,6 +29,14 @@ PODS: Final = Resource("", "v1", "pods", "Pod", namespaced=True, type=dict)
 CLUSTER_ROLES: Final = Resource(
     "rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", namespaced=False, type=dict
 )
+DEFINITIONS: Final = Resource(
+    "apiextensions.k8s.io",
+    "v1",
+    "customresourcedefinitions",
+    "CustomResourceDefinition",
+    namespaced=False,
+    type=dict,
+)
 ROLLOUTS: Final = NODE_ROLLOUTS.projected(dict)
 READY: Final = {"conditions": [{"type": "Ready", "status": "True"}]}
 
@@ -219,6 +227,12 @@ ROLE: Final = {
 }
 """What a user adds for a gate on widgets, as the message of the gate says."""
 
+NO_PERMISSION: Final = (
+    "no permission to list and watch Widget of example.com/v1: add a ClusterRole with the label "
+    'navarchos.pusher.com/aggregate-to-gates: "true" and the rule {apiGroups: ["example.com"], '
+    'resources: ["widgets"], verbs: ["list", "watch"]}'
+)
+
 
 @pytest.mark.rule("NP-30")
 def test_a_kind_that_the_manager_may_not_read_opens_its_gate_when_the_role_arrives() -> None:
@@ -227,12 +241,7 @@ def test_a_kind_that_the_manager_may_not_read_opens_its_gate_when_the_role_arriv
         world.add_widget("OK")
         world.roll("a", gates=[GATE])
         world.clock.advance(MINUTE)
-        message = (
-            "no permission to list and watch Widget of example.com/v1: add a ClusterRole with the "
-            'label navarchos.pusher.com/aggregate-to-gates: "true" and the rule {apiGroups: '
-            '["example.com"], resources: ["widgets"], verbs: ["list", "watch"]}'
-        )
-        assert world.gate() == ("Closed", message)
+        assert world.gate() == ("Closed", NO_PERMISSION)
         assert world.starts() == {}
         world.user.resource(CLUSTER_ROLES).create(ROLE)
         world.clock.advance(6)
@@ -241,6 +250,48 @@ def test_a_kind_that_the_manager_may_not_read_opens_its_gate_when_the_role_arriv
         world.clock.advance(MINUTE)
         assert (world.starts()["a"] - opened).total_seconds() <= 30
         assert world.status()["phase"] == "Completed"
+
+
+@pytest.mark.rule("NP-30")
+def test_a_gate_whose_permission_is_taken_away_does_not_trust_what_it_knew() -> None:
+    with running_world(rbac=True) as world:
+        roles = world.user.resource(CLUSTER_ROLES)
+        roles.create(ROLE)
+        world.add_node("a")
+        world.add_widget("OK")
+        world.roll("a", gates=[{**GATE, "stableSeconds": 3600}])
+        assert world.gate()[0] == "Open"
+        roles.delete("widgets")
+        world.clock.advance(15 * MINUTE)  # the server checks a permission when a watch begins
+        assert world.gate() == ("Closed", NO_PERMISSION)
+        world.set_health("Degraded")
+        roles.create(ROLE)
+        world.clock.advance(MINUTE)
+        assert world.gate() == ("Closed", "Widget default/disk: {.status.health}=Degraded")
+        world.set_health("OK")
+        opened = world.clock.now()
+        world.clock.advance(3600 + MINUTE)
+        assert 3600 <= (world.starts()["a"] - opened).total_seconds() < 3601
+
+
+@pytest.mark.rule("NP-30")
+def test_a_gate_follows_its_object_after_its_kind_was_removed_and_installed_again(
+    world: World,
+) -> None:
+    world.add_node("a")
+    world.add_widget("OK")
+    world.roll("a", gates=[{**GATE, "stableSeconds": 3600}])
+    assert world.gate()[0] == "Open"
+    world.user.resource(DEFINITIONS).delete(widget_definition()["metadata"]["name"])
+    world.clock.advance(15 * MINUTE)
+    assert world.gate()[0] == "Closed"
+    world.add_widget("Degraded")
+    world.clock.advance(MINUTE)
+    assert world.gate() == ("Closed", "Widget default/disk: {.status.health}=Degraded")
+    world.set_health("OK")
+    opened = world.clock.now()
+    world.clock.advance(3600 + MINUTE)
+    assert 3600 <= (world.starts()["a"] - opened).total_seconds() < 3601
 
 
 LOST_WATCHES: Final[dict[str, dict[str, Any]]] = {

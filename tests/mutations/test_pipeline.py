@@ -36,6 +36,7 @@ MUTANTS: Final[dict[str, tuple[Edit, str]]] = {
     "one-alert-query-for-many-starts": (drop(), "tests/unit/operator/gates/test_admission.py"),
     "idle-alerts-queried": (swap("if each.can_start or each.is_ending", "if each"), _GATES_IN_TIME),
     "gate-problems-are-final": (value("None"), _GATES_IN_TIME),
+    "lost-watches-stay-lost": (drop(), _GATES_IN_TIME),
     "gate-timeouts-ignored": (condition("True"), "tests/unit/operator/rollouts/test_status.py"),
     "soak-with-closed-gates": (swap(" is None", " is EPOCH"), _WAVES),
     "soak-ignored": (condition("False"), _WAVES),

@@ -79,7 +79,11 @@ class GateMonitor:
         self._clock = clock
         self._listeners: list[Callable[[str], None]] = []
         self._watches = objects.ObjectWatches(
-            client, on_change=self._object_changed, clock=clock, instruments=instruments
+            client,
+            on_change=self._object_changed,
+            on_problem=self._wake_service,
+            clock=clock,
+            instruments=instruments,
         )
         self._pollers = alerts.AlertPollers(
             read_alerts or alerts.PrometheusReader(clock),
@@ -203,7 +207,7 @@ class GateMonitor:
         self._remove_nodes_handler()
 
     def _wake_service(self) -> None:
-        """Have informers opened, by a thread that exists from the first one on."""
+        """Have informers opened or repaired, by a thread that exists from the first one on."""
         with self._service:
             self._is_service_due = True
             self._service.notify_all()

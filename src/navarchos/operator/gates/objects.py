@@ -217,6 +217,8 @@ class ObjectWatches:
         client: Lists and watches.
         on_change: Called with the key, and the object of the event if it does not meet the
             expression; from a thread of the informer.
+        on_problem: Called when a watch that worked can no longer be opened, so that `service` is
+            due; from a thread of the informer.
         clock: Time.
         instruments: Where informers count.
 
@@ -228,11 +230,13 @@ class ObjectWatches:
         client: Client,
         *,
         on_change: Callable[[ObservedKind, ObservedObject | None], None],
+        on_problem: Callable[[], None],
         clock: Clock,
         instruments: Instruments,
     ) -> None:
         self._client = client
         self._on_change = on_change
+        self._on_problem = on_problem
         self._clock = clock
         self._instruments = instruments
         self._watches_lock = threading.Lock()
@@ -367,7 +371,7 @@ class ObjectWatches:
             InformerOptions(
                 name=f"gate-{key.kind.lower()}",
                 transform=lambda obj: _reduced(expression, obj),
-                on_watch_error=lambda error: self._fail(key, watch, error),
+                on_watch_error=lambda error: self._watch_failed(key, watch, error),
             ),
             clock=self._clock,
             instruments=self._instruments,
@@ -400,6 +404,12 @@ class ObjectWatches:
     def _changed(self, key: ObservedKind, obj: Unstructured) -> None:
         unmet = key.expression and not obj.get("met")
         self._on_change(key, observed_object(obj) if unmet else None)
+
+    def _watch_failed(self, key: ObservedKind, watch: _OpenWatch, error: Exception) -> None:
+        """Record the failure. The informer tries again, but only `service` ends the problem."""
+        self._fail(key, watch, error)
+        if self.problem(key):
+            self._on_problem()  # mutant: lost-watches-stay-lost
 
     def _fail(self, key: ObservedKind, watch: _OpenWatch, error: Exception) -> None:
         """Record why the objects cannot be observed.
