@@ -1,5 +1,6 @@
 """A whole manager at gates, windows and waves, in virtual time: when nodes start, at which cost."""
 
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -53,10 +54,25 @@ GATE: Final[dict[str, Any]] = {
 }
 
 
+class CountingClock(FakeClock):
+    """Virtual time that counts the waits of the thread that opens the informers of gates."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waits_of_gates = 0
+
+    def wait(self, condition: threading.Condition, timeout: float | None) -> bool:
+        if threading.current_thread().name == "nav-gates":
+            self.waits_of_gates += 1
+        return super().wait(condition, timeout)
+
+
 class World:
     """A server without a network, its manager, and the user who changes its objects."""
 
-    def __init__(self, server: ApiServer, clock: FakeClock, user: Client, manager: Manager) -> None:
+    def __init__(
+        self, server: ApiServer, clock: CountingClock, user: Client, manager: Manager
+    ) -> None:
         self.server = server
         self.clock = clock
         self.user = user
@@ -121,8 +137,8 @@ class World:
         )
 
     def wake_ups(self) -> Counter[str]:
-        """Return how often each controller was woken, and how often alerts were queried."""
-        found: Counter[str] = Counter()
+        """Return how often controllers and gates woke, and how often alerts were queried."""
+        found = Counter(gates=self.clock.waits_of_gates)
         for family in self._manager.instruments.registry.collect():
             for sample in family.samples:
                 if sample.name == "controller_runtime_reconcile_total":
@@ -141,7 +157,7 @@ def world() -> Iterator[World]:
 @contextmanager
 def running_world(*, rbac: bool = False) -> Iterator[World]:
     """Run a manager; with the shipped roles, if the server checks permissions."""
-    clock = FakeClock()
+    clock = CountingClock()
     server = ApiServer(crds=[CONFIG / "crds"], clock=clock, rbac=rbac)
     if rbac:
         server.install(*deployment.manifests())
@@ -375,6 +391,8 @@ def test_waiting_for_ten_minutes_costs_no_request_and_no_wake_up(world: World, c
     assert requests
     assert wake_ups.total()
     assert wake_ups["alerts"] == 0
+    if case == "closed gates":
+        assert wake_ups["gates"]
     assert len(world.starts()) < 3
     world.clock.advance(10 * MINUTE)
     assert world.requests() - requests == Counter()

@@ -35,6 +35,10 @@ MUTANTS: Final[dict[str, tuple[Edit, str]]] = {
     "unstable-gates-let-nodes-start": (condition("False"), _GATES),
     "one-alert-query-for-many-starts": (drop(), "tests/unit/operator/gates/test_admission.py"),
     "idle-alerts-queried": (swap("if each.can_start or each.is_ending", "if each"), _GATES_IN_TIME),
+    "idle-gates-polled": (
+        value("self._clock.monotonic() + (60 if after is None else after)"),
+        _GATES_IN_TIME,
+    ),
     "gate-problems-are-final": (value("None"), _GATES_IN_TIME),
     "lost-watches-stay-lost": (drop(), _GATES_IN_TIME),
     "gate-timeouts-ignored": (condition("True"), "tests/unit/operator/rollouts/test_status.py"),

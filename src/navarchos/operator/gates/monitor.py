@@ -223,6 +223,7 @@ class GateMonitor:
             after = self._watches.service(self._stop)
 
     def _wait_for_service(self, after: float | None) -> None:
+        # mutant: idle-gates-polled
         deadline = None if after is None else self._clock.monotonic() + after
         with self._service:
             while not self._is_service_due and not self._stop.is_set():
