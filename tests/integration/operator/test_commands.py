@@ -275,7 +275,7 @@ def test_a_plan_evaluates_the_gates_of_each_kind(
     (name,) = case.add_nodes(1)
     case.add(manifests.deployment(case.name, "web", 1))
     web = {"apiVersion": "apps/v1", "kind": "Deployment", "namespace": case.name, "name": "web"}
-    gates = {
+    gates: dict[str, dict[str, Any]] = {
         "ready": {"object": web, "for": "jsonpath={.status.readyReplicas}=1"},
         "pods": {"evictedPods": {}},
         "nodes": {"nodes": {"maxUnready": 100}},
@@ -287,8 +287,8 @@ def test_a_plan_evaluates_the_gates_of_each_kind(
     path = tmp_path / "rollout.json"
 
     def write(names: Sequence[str]) -> None:
-        nodes = {"nodeNames": [{"name": name}], "nodeSelectors": []}
-        spec = {**nodes, "gates": [{"name": each, **gates[each]} for each in names]}
+        spec: dict[str, Any] = {"nodeNames": [{"name": name}], "nodeSelectors": []}
+        spec["gates"] = [{"name": each, **gates[each]} for each in names]
         path.write_text(json.dumps(manifests.rollout(case.name, **spec)), encoding="utf-8")
 
     def plan(status: int) -> tuple[str, dict[str, str], bool]:
