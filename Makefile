@@ -30,7 +30,7 @@ run: $(STAMP) ## Replace the nodes of an embedded cluster; EXAMPLE=NAME for anot
 	$(BIN)/navarchos sandbox $(EXAMPLE:%=-f %)
 
 .PHONY: test
-test: $(STAMP) ## Run all tests that need no external program
+test: $(STAMP) prometheus ## Run all tests that need no control plane
 	$(BIN)/python -m pytest -q -n auto --maxprocesses=8 --dist worksteal
 
 .PHONY: nightly
@@ -87,6 +87,10 @@ rules: $(STAMP) ## List the rules of docs/spec that no test pins, of SECTIONS=ST
 controlplane: $(STAMP) ## Get etcd, kube-apiserver, kubectl and the other programs of a control plane
 	@$(BIN)/python -m navarchos.testing.controlplane
 
+.PHONY: prometheus
+prometheus: $(STAMP) ## Get Prometheus, for the tests of alerts, from the PATH or its Debian package
+	@$(BIN)/python -m navarchos.testing.controlplane prometheus
+
 .PHONY: walkthrough
 walkthrough: $(STAMP) ## Run the README's commands as written, and kubectl, on in-process clusters
 	@$(BIN)/python -m navarchos.testing.controlplane kubectl
@@ -100,17 +104,17 @@ ON_A_CLUSTER := -q --server=real tests/e2e tests/integration/operator
 
 .PHONY: e2e
 ifeq ($(origin KUBECONFIG),command line)
-e2e: $(STAMP)
+e2e: $(STAMP) prometheus
 	@$(BIN)/python -m navarchos.testing.controlplane kubectl
 	NAVARCHOS_E2E_KUBECONFIG='$(KUBECONFIG)' $(BIN)/python -m pytest $(ON_A_CLUSTER)
 else
-e2e: $(STAMP) controlplane ## Run the tests that need a real control plane, or kubectl; KUBECONFIG=... names another cluster
+e2e: $(STAMP) controlplane prometheus ## Run the tests that need a real control plane, or kubectl; KUBECONFIG=... names another cluster
 	$(BIN)/python -m pytest -n 3 --dist loadfile --all-permissions $(ON_A_CLUSTER) \
 		tests/contract tests/integration/framework tests/integration/peers
 endif
 
 .PHONY: e2e-kind
-e2e-kind: $(STAMP) ## Run them on a kind cluster, with the image; needs a container engine
+e2e-kind: $(STAMP) prometheus ## Run them on a kind cluster, with the image; needs a container engine
 	@$(BIN)/python -m tests.e2e.kind $(ON_A_CLUSTER)
 
 # ONLY=informer-sync for one row, QUICK=1 for small sizes, ROUNDS=1 for fewer turns.

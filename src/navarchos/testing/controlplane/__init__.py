@@ -22,10 +22,11 @@ from navarchos.testing.controlplane.errors import (
     PartNotReady,
 )
 from navarchos.testing.controlplane.kwok import STARTS_AFTER, TERMINATES_AFTER
-from navarchos.testing.controlplane.tools import KUBECTL, TOOLS, Tool, ToolVersion
+from navarchos.testing.controlplane.tools import KUBECTL, PROMETHEUS, TOOLS, Tool, ToolVersion
 
 __all__ = [
     "KUBECTL",
+    "PROMETHEUS",
     "STARTS_AFTER",
     "TERMINATES_AFTER",
     "TOOLS",

@@ -29,7 +29,8 @@ def main(names: tuple[str, ...], module: Path | None, cache: Path | None) -> Non
 
     Searches KUBEBUILDER_ASSETS, the PATH and the cache, then downloads published releases
     and verifies their checksums. Programs that cannot be downloaded are built with the Go
-    toolchain. Prints the path of each program; progress goes to standard error.
+    toolchain. prometheus is fetched only by its name, from Debian's package. Prints the path
+    of each program; progress goes to standard error.
     """
     try:
         tools = find_tools(names)

@@ -43,7 +43,7 @@ def cache_directory(
 
     The folder is below `XDG_CACHE_HOME`, or below `~/.cache` if that variable is not set
     or not absolute, as the XDG specification requires. Its name contains all versions, so
-    its content never becomes outdated.
+    its content never becomes outdated; programs from Debian are asked for their version.
     """
     env = os.environ if environ is None else environ
     given = Path(env.get("XDG_CACHE_HOME") or "")
@@ -202,8 +202,12 @@ class Lookup:
         path = self.cache.path(tool.name)
         if not _is_program(path):
             return f"no executable file {path}"
-        # The name of the folder contains the version.
-        return Binary(tool, path, "cache", tool.pinned)
+        if not tool.debian:  # the name of the folder contains the version
+            return Binary(tool, path, "cache", tool.pinned)
+        version = self.version_of(tool, path)
+        if not tool.is_usable(version):
+            return f"{path} is {version}, older than {tool.pinned}"
+        return Binary(tool, path, "cache", version)
 
 
 def find_binaries(tools: Iterable[Tool], lookup: Lookup | None = None) -> dict[Tool, Binary]:

@@ -1,15 +1,20 @@
-"""Install missing programs: download a published release, or build from source."""
+"""Install missing programs: download a release or a package of Debian, or build from source."""
 
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 from navarchos.testing.controlplane import errors
 from navarchos.testing.controlplane.binaries import ASSETS, Binary, Cache, Lookup
-from navarchos.testing.controlplane.releases import Releases, ReleaseUnusable, release_of
+from navarchos.testing.controlplane.releases import (
+    Releases,
+    ReleaseUnusable,
+    release_of,
+    unpack_debian_package,
+)
 from navarchos.testing.controlplane.tools import PINS, Tool, parse_version
 
 __all__ = [
@@ -126,6 +131,10 @@ def _stamps() -> list[str]:
 _ADVICE: Final = (
     f"allow access to the releases, install Go, or set {ASSETS} to a folder with the programs"
 )
+_DEBIAN_ADVICE: Final = (
+    "allow access to the packages of Debian, install the programs on the PATH, "
+    f"or set {ASSETS} to a folder with them"
+)
 
 Fetcher = Callable[[Tool, Path], None]
 """Writes a published program to a file, or raises `ReleaseUnusable`."""
@@ -142,6 +151,7 @@ class ToolInstaller:
         module: The Go module to build in; `None` if there is no checkout.
         report: Receives progress messages for the user, one line each.
         fetch: Downloads a release; over the network by default.
+        fetch_from_debian: Downloads a package of Debian; with apt-get by default.
         build: Builds a program; with the Go toolchain by default.
     """
 
@@ -152,6 +162,7 @@ class ToolInstaller:
         module: Path | None,
         report: Callable[[str], None],
         fetch: Fetcher | None = None,
+        fetch_from_debian: Fetcher | None = None,
         build: Builder = build,
     ) -> None:
         self._lookup = lookup
@@ -159,6 +170,7 @@ class ToolInstaller:
         self._module = module
         self._report = report
         self._fetch = fetch if fetch is not None else _over_the_network()
+        self._fetch_from_debian = fetch_from_debian or _fetch_from_debian
         self._build = build
 
     def obtain(self, tools: Iterable[Tool]) -> list[Binary]:
@@ -180,7 +192,7 @@ class ToolInstaller:
         except OSError as error:
             raise errors.CacheUnusable(self._cache.directory, str(error)) from error
 
-    def _fill(self, tools: Iterable[Tool]) -> list[Binary]:
+    def _fill(self, tools: Sequence[Tool]) -> list[Binary]:
         with self._cache.locked(
             lambda: self._report("waiting for another process that fills the cache")
         ):
@@ -195,7 +207,7 @@ class ToolInstaller:
                     missing.append(tool.name)
                     attempts += [(f"{tool.name}: {way}", why) for way, why in result]
         if missing:
-            raise errors.BinariesMissing(missing, attempts, _ADVICE)
+            raise errors.BinariesMissing(missing, attempts, _advice(missing, tools))
         return found
 
     def _reported(self, found: Iterable[Binary]) -> list[Binary]:
@@ -210,15 +222,7 @@ class ToolInstaller:
         if isinstance(looked, Binary):
             return looked
         attempts = list(looked)
-        ways = (
-            ("release", f"fetching {tool.pinned}", self._fetch),
-            (
-                "build",
-                f"building {tool.pinned} (takes minutes without Go's build cache)",
-                self._build_it,
-            ),
-        )
-        for way, doing, get in ways:
+        for way, doing, get in self._ways(tool):
             self._report(f"{tool.name}: {doing}")
             try:
                 return self._get(tool, way, get)
@@ -227,6 +231,15 @@ class ToolInstaller:
                 attempts.append((way, str(error)))
         return attempts
 
+    def _ways(self, tool: Tool) -> Sequence[tuple[str, str, Fetcher]]:
+        if tool.debian:
+            return [("Debian", "fetching the package of Debian", self._fetch_from_debian)]
+        building = f"building {tool.pinned} (takes minutes without Go's build cache)"
+        return [
+            ("release", f"fetching {tool.pinned}", self._fetch),
+            ("build", building, self._build_it),
+        ]
+
     def _get(self, tool: Tool, way: str, get: Fetcher) -> Binary:
         with self._cache.staging() as directory:
             staged = directory / tool.name
@@ -234,7 +247,7 @@ class ToolInstaller:
             staged.chmod(0o755)
             # The name of the cache folder carries the version, so it has to match.
             version = self._lookup.version_of(tool, staged)
-            if version != tool.pinned:
+            if not tool.is_usable(version):
                 raise BuildFailed(f"the program reports {version}, expected {tool.pinned}")
             return Binary(tool, self._cache.install(staged, tool.name), way, version)
 
@@ -247,8 +260,24 @@ def _over_the_network() -> Fetcher:
     return lambda tool, target: releases.fetch(release_of(tool), target)
 
 
+def _fetch_from_debian(tool: Tool, target: Path) -> None:
+    """Write a program of Debian's package of its project to a file."""
+    directory = target.with_name("package")
+    unpack_debian_package(tool.project, directory)
+    program = directory / tool.debian
+    if not program.is_file():
+        raise ReleaseUnusable(f"the Debian package {tool.project}", f"it has no file {tool.debian}")
+    program.replace(target)
+
+
+def _advice(missing: Collection[str], tools: Iterable[Tool]) -> str:
+    lacking = [tool for tool in tools if tool.name in missing]
+    return _DEBIAN_ADVICE if all(tool.debian for tool in lacking) else _ADVICE
+
+
 def _line(binary: Binary) -> str:
     version, pinned = binary.version, binary.tool.pinned
-    note = "" if version == pinned else f" (the tests expect {pinned})"
+    is_expected = version == pinned or (binary.tool.debian and binary.tool.is_usable(version))
+    note = "" if is_expected else f" (the tests expect {pinned})"
     shown = version if version is not None else "unknown version"
     return f"{binary.tool.name}: {shown}{note} from {binary.source}: {binary.path}"

@@ -1,16 +1,20 @@
-"""Published releases: their addresses and checksums, and how they are downloaded."""
+"""Published releases and packages of Debian: how they are downloaded and verified."""
 
 import gzip
 import hashlib
 import json
+import os
 import platform
 import re
+import shutil
+import subprocess
 import sys
 import tarfile
+import tempfile
 import urllib.error
 import urllib.request
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
@@ -20,20 +24,21 @@ from urllib.parse import urlsplit
 from navarchos.testing.controlplane.errors import ControlPlaneError
 from navarchos.testing.controlplane.tools import PINS, Tool
 
-__all__ = ["Release", "ReleaseUnusable", "Releases", "release_of"]
+__all__ = ["Release", "ReleaseUnusable", "Releases", "release_of", "unpack_debian_package"]
 
 _CONNECT_TIMEOUT: Final = 5.0
 _READ_TIMEOUT: Final = 60.0
 _CHUNK: Final = 1 << 20
 _MAX_CHECKSUM_FILE: Final = 1 << 22
+_APT_TIMEOUT: Final = 300.0
 _ARCHITECTURES: Final = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
 
 
 class ReleaseUnusable(ControlPlaneError):
-    """A release could not be downloaded, or does not match its checksum.
+    """A release or a package could not be downloaded, or does not match its checksum.
 
     Attributes:
-        url: The requested address.
+        url: The requested address, or the name of the package.
         why: The cause.
     """
 
@@ -215,3 +220,111 @@ def _unpack(release: Release, download: Path, target: Path) -> None:
         raise ReleaseUnusable(release.url, f"{release.member} is not in the archive") from error
     except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise ReleaseUnusable(release.url, f"the archive is broken: {error}") from error
+
+
+def unpack_debian_package(
+    name: str, directory: Path, environ: Mapping[str, str] | None = None
+) -> None:
+    """Download a package of Debian and unpack its files into a new directory.
+
+    Any user may do this: nothing is installed, and no file of the system changes. apt-get uses the
+    system's sources, and verifies the signature of their lists and the checksum of the package.
+    If the lists of the system lack the package, or name a version that is gone, new lists are
+    downloaded for this call alone. Required packages are not downloaded.
+
+    Args:
+        name: The name of the package.
+        directory: Where the files are unpacked; its parent exists.
+        environ: Environment variables; by default the environment of the process.
+
+    Raises:
+        ReleaseUnusable: apt-get or dpkg-deb is missing, or one of them failed. The directory may
+            be incomplete.
+        OSError: The directory cannot be written.
+    """
+    apt = _Apt(name, os.environ if environ is None else environ)
+    with tempfile.TemporaryDirectory(prefix="apt-", dir=directory.parent) as work:
+        package = apt.download(Path(work))
+        apt.run("dpkg-deb", "--extract", str(package), str(directory))
+
+
+class _Apt:
+    """Runs apt-get and dpkg-deb for one package, without a change of the system."""
+
+    _OPTIONS: Final = (
+        "--quiet=2",
+        "--option=Acquire::Retries=2",
+        f"--option=Acquire::http::Timeout={_READ_TIMEOUT:.0f}",
+        "--option=APT::Get::AllowUnauthenticated=false",
+        "--option=Acquire::AllowInsecureRepositories=false",
+        # The user of apt-get's own sandbox cannot write into a private directory.
+        "--option=APT::Sandbox::User=root",
+    )
+
+    def __init__(self, package: str, environ: Mapping[str, str]) -> None:
+        self._package = package
+        self._environ = {**environ, "LC_ALL": "C"}
+
+    def download(self, work: Path) -> Path:
+        """Download the package into a directory and return its file."""
+        try:
+            self._apt_get(work, "download", self._package)
+        except ReleaseUnusable:
+            self._with_new_lists(work)
+        (file,) = work.glob("*.deb")
+        return file
+
+    def _with_new_lists(self, work: Path) -> None:
+        state, cache = work / "state", work / "cache"
+        (state / "lists" / "partial").mkdir(parents=True)
+        (cache / "archives" / "partial").mkdir(parents=True)
+        (state / "status").touch()  # no package is installed, as seen from here
+        options = (f"--option=Dir::State={state}", f"--option=Dir::Cache={cache}")
+        failed = None
+        try:
+            self._apt_get(work, *options, "update")
+        except ReleaseUnusable as error:
+            failed = error  # perhaps of a source that does not have this package
+        try:
+            self._apt_get(work, *options, "download", self._package)
+        except ReleaseUnusable as error:
+            raise (failed or error) from error
+
+    def _apt_get(self, work: Path, *arguments: str) -> None:
+        self.run("apt-get", *self._OPTIONS, *arguments, directory=work)
+
+    def run(self, program: str, *arguments: str, directory: Path | None = None) -> None:
+        """Run one of the programs to its end.
+
+        Raises:
+            ReleaseUnusable: The program is missing, failed, or took longer than five minutes.
+        """
+        path = shutil.which(program, path=self._environ.get("PATH", os.defpath))
+        if path is None:
+            raise self._unusable(f"no {program} on the PATH")
+        try:
+            done = subprocess.run(  # noqa: S603 - a fixed command
+                [path, *arguments],
+                cwd=directory,
+                env=self._environ,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                encoding="utf-8",
+                errors="replace",
+                timeout=_APT_TIMEOUT,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            raise self._unusable(f"{program} took longer than {_APT_TIMEOUT:.0f} s") from error
+        if done.returncode != 0:
+            raise self._unusable(f"{program} failed: {_why(done.stdout.splitlines())}")
+
+    def _unusable(self, why: str) -> ReleaseUnusable:
+        return ReleaseUnusable(f"the Debian package {self._package}", why)
+
+
+def _why(output: Sequence[str]) -> str:
+    """Return the errors in the output of apt-get in one line; without any, its last line."""
+    errors = [line.removeprefix("E: ") for line in output if line.startswith("E: ")]
+    return "; ".join(errors or output[-1:]) or "it has no output"

@@ -1,4 +1,4 @@
-"""The programs of a control plane and their pinned versions.
+"""The programs that tests run, above all a control plane's, and their pinned versions.
 
 The Go module `tests/e2e/controlplane` pins the same versions; a test compares the two.
 """
@@ -18,6 +18,7 @@ __all__ = [
     "KUBECTL",
     "KWOK",
     "PINS",
+    "PROMETHEUS",
     "SCHEDULER",
     "TOOLS",
     "Tool",
@@ -29,8 +30,14 @@ __all__ = [
 CONTROL_PLANE: Final = ("kubernetes", "etcd", "kwok")
 """The projects whose programs form a control plane."""
 
-PINS: Final = {"kubernetes": "1.36.3", "etcd": "3.6.8", "kwok": "0.8.0", "kind": "0.33.0"}
-"""The version of each project."""
+PINS: Final = {
+    "kubernetes": "1.36.3",
+    "etcd": "3.6.8",
+    "kwok": "0.8.0",
+    "kind": "0.33.0",
+    "prometheus": "2.42.0",
+}
+"""The version of each project; of a project that Debian packages, the oldest that will do."""
 
 _VERSION: Final = re.compile(r"\bv?(\d+)\.(\d+)\.(\d+)")
 
@@ -63,14 +70,17 @@ class Tool:
     Attributes:
         name: The file name.
         project: The project that releases it; a key of `PINS`.
-        package: The Go package to build.
+        package: The Go package to build; empty if the program comes from Debian.
         version_arguments: The arguments that print the version.
+        debian: The path of the program in Debian's package of the project, which has the
+            project's name; empty if the program does not come from Debian.
     """
 
     name: str
     project: str
     package: str
     version_arguments: tuple[str, ...] = ("--version",)
+    debian: str = ""
 
     @property
     def pinned(self) -> ToolVersion:
@@ -78,6 +88,16 @@ class Tool:
         version = parse_version(PINS[self.project])
         assert version is not None
         return version
+
+    def is_usable(self, version: ToolVersion | None) -> bool:
+        """Return whether an installed program of this version may be kept in the cache.
+
+        It must be the pinned version. Debian chooses the version of its packages, so a program
+        from Debian may be of a later minor release.
+        """
+        if version is None or not self.debian:
+            return version == self.pinned
+        return version.is_at_least_the_minor_of(self.pinned)
 
 
 ETCD: Final = Tool("etcd", "etcd", "go.etcd.io/etcd/server/v3")
@@ -91,18 +111,19 @@ KUBECTL: Final = Tool(
 )
 KWOK: Final = Tool("kwok", "kwok", "sigs.k8s.io/kwok/cmd/kwok")
 KIND: Final = Tool("kind", "kind", "sigs.k8s.io/kind", ("version",))
+PROMETHEUS: Final = Tool("prometheus", "prometheus", "", debian="usr/bin/prometheus")
 
 TOOLS: Final = (ETCD, APISERVER, CONTROLLER_MANAGER, SCHEDULER, KUBECTL, KWOK)
-"""The programs of a control plane on loopback. kind is not among them: it runs containers."""
+"""The programs of a control plane on loopback. kind and Prometheus are not among them."""
 
 
 def find_tools(names: tuple[str, ...]) -> tuple[Tool, ...]:
-    """Return the tools of these names in the given order; all tools without names.
+    """Return the tools of these names in the given order; without names, the control plane's.
 
     Raises:
         ConfigError: A name is unknown.
     """
-    known = {tool.name: tool for tool in TOOLS}
+    known = {tool.name: tool for tool in (*TOOLS, PROMETHEUS)}
     for name in names:
         if name not in known:
             raise ConfigError("tool", name, f"it must be one of {', '.join(known)}")

@@ -13,7 +13,7 @@ from navarchos.testing.controlplane.binaries import Cache, Lookup
 from navarchos.testing.controlplane.errors import BinariesMissing, CacheUnusable
 from navarchos.testing.controlplane.installer import BuildFailed, ToolInstaller
 from navarchos.testing.controlplane.releases import ReleaseUnusable
-from navarchos.testing.controlplane.tools import ETCD, KWOK, Tool, ToolVersion
+from navarchos.testing.controlplane.tools import ETCD, KWOK, PROMETHEUS, Tool, ToolVersion
 from navarchos.threads import ThreadGroup
 
 VersionOf = Callable[[Tool, Path], ToolVersion | None]
@@ -29,6 +29,7 @@ class World:
         self.calls: list[str] = []
         self.released: dict[Tool, str] = {}
         self.buildable: dict[Tool, str] = {}
+        self.in_debian = ""
 
     def fetch(self, tool: Tool, target: Path) -> None:
         self.calls.append(f"fetch {tool.name}")
@@ -36,6 +37,12 @@ class World:
             target.with_name("leftover").write_text("half a file")
             raise ReleaseUnusable("https://releases.example.com", "cannot be reached")
         target.write_text(self.released[tool])
+
+    def fetch_from_debian(self, tool: Tool, target: Path) -> None:
+        self.calls.append(f"apt {tool.name}")
+        if not self.in_debian:
+            raise ReleaseUnusable(f"the Debian package {tool.project}", "no apt-get on the PATH")
+        target.write_text(self.in_debian)
 
     def build(self, tool: Tool, target: Path, module: Path | None) -> None:
         self.calls.append(f"build {tool.name}")
@@ -49,6 +56,7 @@ class World:
             module=None,
             report=self.lines.append,
             fetch=self.fetch,
+            fetch_from_debian=self.fetch_from_debian,
             build=self.build,
         )
 
@@ -104,6 +112,41 @@ def test_if_every_attempt_fails_the_message_names_each_with_its_error(
         "etcd: build: there is no go toolchain on the PATH",
     ):
         assert line in text
+
+
+def test_a_package_of_debian_may_be_of_a_later_minor_and_is_fetched_once(world: World) -> None:
+    world.in_debian = "v2.53.3"
+    [first] = world.obtainer().obtain([PROMETHEUS])
+    [second] = world.obtainer().obtain([PROMETHEUS])
+    assert (first.source, second.source) == ("Debian", "cache")
+    assert first.version == second.version == ToolVersion(2, 53, 3)
+    assert world.calls == ["apt prometheus"]
+    assert world.lines[-1] == f"prometheus: v2.53.3 from cache: {first.path}"
+
+
+def test_a_cached_package_that_is_too_old_by_now_is_fetched_again(world: World) -> None:
+    old = world.cache.path("prometheus")
+    old.parent.mkdir()
+    old.write_text("v2.33.5")
+    old.chmod(0o755)
+    world.in_debian = "v2.42.0"
+    [binary] = world.obtainer().obtain([PROMETHEUS])
+    assert (binary.source, old.read_text()) == ("Debian", "v2.42.0")
+
+
+def test_a_package_of_debian_that_is_too_old_is_not_kept(world: World) -> None:
+    world.in_debian = "v2.33.5"
+    with pytest.raises(BinariesMissing, match=r"reports v2\.33\.5, expected v2\.42\.0"):
+        world.obtainer().obtain([PROMETHEUS])
+    assert not world.cache.path("prometheus").exists()
+
+
+def test_where_there_is_no_debian_the_advice_is_the_path(world: World) -> None:
+    with pytest.raises(BinariesMissing, match="install the programs on the PATH") as caught:
+        world.obtainer().obtain([PROMETHEUS])
+    why = "the Debian package prometheus: no apt-get on the PATH"
+    assert ("prometheus: Debian", why) in caught.value.attempts
+    assert world.calls == ["apt prometheus"]
 
 
 def test_a_second_run_waits_for_the_first_and_uses_what_it_brought(world: World) -> None:

@@ -2,6 +2,7 @@ import hashlib
 import json
 import socket
 import tarfile
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from navarchos.testing.controlplane.releases import (
     Releases,
     ReleaseUnusable,
     release_of,
+    unpack_debian_package,
 )
 from navarchos.testing.controlplane.tools import ETCD, KIND, KUBECTL, KWOK, PINS
 
@@ -128,3 +130,124 @@ def test_kind_publishes_a_checksum_beside_each_program() -> None:
 def test_machines_without_releases_are_told_so(system: str, machine: str) -> None:
     with pytest.raises(ReleaseUnusable, match=f"no release is published for {system} {machine}"):
         release_of(ETCD, system, machine)
+
+
+APT_GET = r"""#!/bin/sh
+# Notes each call. A list of packages is a file named for the package, in the folder Dir::State.
+state=$SYSTEM
+for argument; do
+    case $argument in --option=Dir::State=*) state=${argument#--option=Dir::State=} ;; esac
+done
+echo "$argument" in "$state" >>"$CALLS"
+case "$*" in
+*update)
+    test -n "$PUBLISHED" && touch "$state/lists/$PUBLISHED"
+    test -z "$BROKEN_SOURCE" && exit 0
+    echo "Err:1 https://other.example.com"
+    echo "E: Failed to fetch https://other.example.com"
+    echo "E: Some index files failed to download."
+    exit 100
+    ;;
+*"download $WANTED")
+    test -e "$state/lists/$WANTED" && echo content >"${WANTED}_1.0_amd64.deb" && exit 0
+    echo "E: Unable to locate package $WANTED"
+    exit 100
+    ;;
+esac
+exit 2
+"""
+DPKG_DEB = """#!/bin/sh
+test "$1" = --extract && mkdir "$3" && cp "$2" "$3/program"
+"""
+
+Debian = Callable[..., dict[str, str]]
+
+
+@pytest.fixture
+def debian(tmp_path: Path) -> Debian:
+    """Make a fake Debian and return its environment."""
+
+    def make(*, listed: bool, published: str = "dbus", broken: str = "") -> dict[str, str]:
+        programs, lists = tmp_path / "bin", tmp_path / "system" / "lists"
+        programs.mkdir()
+        lists.mkdir(parents=True)
+        for name, text in (("apt-get", APT_GET), ("dpkg-deb", DPKG_DEB)):
+            (programs / name).write_text(text)
+            (programs / name).chmod(0o755)
+        if listed:
+            (lists / "dbus").touch()
+        return {
+            "PATH": f"{programs}:/usr/bin:/bin",
+            "CALLS": str(tmp_path / "calls"),
+            "SYSTEM": str(lists.parent),
+            "PUBLISHED": published,
+            "BROKEN_SOURCE": broken,
+            "WANTED": "dbus",
+        }
+
+    return make
+
+
+def calls_of_apt(directory: Path) -> list[tuple[str, bool]]:
+    """Return the command of each call, and whether it used the lists of the system."""
+    lines = (directory / "calls").read_text().splitlines()
+    system = str(directory / "system")
+    return [(line.split(" in ")[0], line.endswith(f" in {system}")) for line in lines]
+
+
+def test_a_package_of_debian_is_unpacked_and_nothing_else_stays(
+    tmp_path: Path, debian: Debian
+) -> None:
+    target = tmp_path / "new" / "package"
+    target.parent.mkdir()
+    unpack_debian_package("dbus", target, debian(listed=True))
+    assert (target / "program").read_text() == "content\n"
+    assert list(target.parent.iterdir()) == [target]
+    assert calls_of_apt(tmp_path) == [("dbus", True)]
+
+
+@pytest.mark.parametrize("broken", ["", "yes"])
+def test_without_lists_of_packages_new_ones_are_fetched_beside_those_of_the_system(
+    tmp_path: Path, debian: Debian, broken: str
+) -> None:
+    target = tmp_path / "new" / "package"
+    target.parent.mkdir()
+    unpack_debian_package("dbus", target, debian(listed=False, broken=broken))
+    assert (target / "program").read_text() == "content\n"
+    assert list(target.parent.iterdir()) == [target]
+    assert calls_of_apt(tmp_path) == [("dbus", True), ("update", False), ("dbus", False)]
+    assert list((tmp_path / "system" / "lists").iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("broken", "why"),
+    [
+        ("", "Unable to locate package dbus"),
+        (
+            "yes",
+            "Failed to fetch https://other.example.com; Some index files failed to download.",
+        ),
+    ],
+)
+def test_a_package_that_debian_does_not_have_is_reported_in_one_line(
+    tmp_path: Path, debian: Debian, broken: str, why: str
+) -> None:
+    with pytest.raises(ReleaseUnusable) as caught:
+        unpack_debian_package(
+            "dbus", tmp_path / "x", debian(listed=False, published="", broken=broken)
+        )
+    assert str(caught.value) == f"the Debian package dbus: apt-get failed: {why}"
+    assert not (tmp_path / "x").exists()
+
+
+def test_without_apt_get_the_error_names_it(tmp_path: Path) -> None:
+    with pytest.raises(ReleaseUnusable) as caught:
+        unpack_debian_package("dbus", tmp_path / "x", {"PATH": str(tmp_path)})
+    assert str(caught.value) == "the Debian package dbus: no apt-get on the PATH"
+
+
+def test_a_package_that_cannot_be_unpacked_is_reported(tmp_path: Path, debian: Debian) -> None:
+    environ = debian(listed=True)
+    (tmp_path / "bin" / "dpkg-deb").write_text("#!/bin/sh\necho unexpected end of file\nexit 2\n")
+    with pytest.raises(ReleaseUnusable, match="dpkg-deb failed: unexpected end of file"):
+        unpack_debian_package("dbus", tmp_path / "x", environ)

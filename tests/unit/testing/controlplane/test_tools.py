@@ -8,6 +8,7 @@ from navarchos.testing.controlplane.tools import (
     KIND,
     KUBECTL,
     PINS,
+    PROMETHEUS,
     TOOLS,
     ToolVersion,
     find_tools,
@@ -26,6 +27,7 @@ GO_MOD = Path(__file__).parents[3] / "e2e" / "controlplane" / "go.mod"
         ("Client Version: v1.32.4-dispatcher\n", ToolVersion(1, 32, 4)),
         ("kwok version v0.8.0 go1.26.8 (linux/amd64)\n", ToolVersion(0, 8, 0)),
         ("kind v0.33.0 go1.26.8 linux/amd64\n", ToolVersion(0, 33, 0)),
+        ("prometheus, version 2.42.0+ds (branch: debian/sid)\n", ToolVersion(2, 42, 0)),
         ("no idea", None),
     ],
 )
@@ -75,6 +77,17 @@ def test_the_documentation_names_the_pinned_versions() -> None:
 def test_tools_are_found_by_name_in_the_given_order() -> None:
     assert find_tools(("kubectl", "etcd")) == (KUBECTL, ETCD)
     assert find_tools(()) == TOOLS
+    assert find_tools(("prometheus",)) == (PROMETHEUS,)
+
+
+def test_debian_may_have_a_later_minor_and_a_release_must_be_the_pinned_one() -> None:
+    later, older = ToolVersion(2, 53, 0), ToolVersion(2, 41, 9)
+    assert PROMETHEUS.is_usable(PROMETHEUS.pinned)
+    assert PROMETHEUS.is_usable(later)
+    assert not PROMETHEUS.is_usable(older)
+    assert not PROMETHEUS.is_usable(None)
+    assert ETCD.is_usable(ETCD.pinned)
+    assert not ETCD.is_usable(ToolVersion(3, 7, 0))
 
 
 def test_an_unknown_tool_is_refused_with_the_known_ones() -> None:
