@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 import urllib3
+from urllib3 import exceptions
 from urllib3.exceptions import HTTPError
 
 from navarchos.clock import Clock
@@ -38,6 +39,7 @@ _TIMEOUT: Final = 10.0
 """Seconds for one query, from the connection to the last byte."""
 
 _MAX_NAMES: Final = 10
+_MAX_ERROR: Final = 200
 _CHUNK: Final = 65_536
 _JOIN_TIMEOUT: Final = 12.0
 
@@ -91,6 +93,7 @@ class _AnswerData(msgspec.Struct, frozen=True, rename="camel"):
 class _QueryAnswer(msgspec.Struct, frozen=True):
     status: str = ""
     data: _AnswerData = _AnswerData()
+    error: str = ""
 
 
 def _read_answer(body: bytes) -> tuple[str, ...]:
@@ -108,6 +111,29 @@ def _read_answer(body: bytes) -> tuple[str, ...]:
         raise QueryFailed(f"the answer is not one of Prometheus: {error}") from error
     names = sorted({sample.metric.get("alertname", "(no name)") for sample in samples})
     return tuple(names[:_MAX_NAMES])
+
+
+def _read_error(body: bytes) -> str:
+    """Return the error in an answer, with a colon before it; empty if the answer has none."""
+    try:
+        error = msgspec.json.decode(body, type=_QueryAnswer).error
+    except msgspec.DecodeError:
+        return ""  # of a proxy, or of another server than Prometheus
+    text = " ".join(error.split())
+    return f": {text[:_MAX_ERROR]}" if text else ""
+
+
+def _cause(error: HTTPError) -> str:
+    """Return what failed, in words that do not change from one query to the next."""
+    match error:
+        case exceptions.NameResolutionError():
+            return "its name cannot be resolved"
+        case exceptions.NewConnectionError(__cause__=OSError(strerror=str(reason))):
+            return reason
+        case exceptions.TimeoutError():
+            return f"no answer within {_TIMEOUT:g} seconds"
+        case _:
+            return str(error)
 
 
 class AlertReader(Protocol):
@@ -137,7 +163,10 @@ class PrometheusReader:
         Raises:
             QueryFailed: No answer, or not a vector.
         """
-        parts = urlsplit(query.url)
+        try:
+            parts = urlsplit(query.url)
+        except ValueError as error:
+            raise QueryFailed(f"the address cannot be read: {error}") from error
         if parts.scheme not in {"http", "https"} or not parts.netloc or "@" in parts.netloc:
             raise QueryFailed("the address must be http or https, without user and password")
         deadline = self._clock.monotonic() + _TIMEOUT
@@ -152,11 +181,13 @@ class PrometheusReader:
                 timeout=urllib3.Timeout(total=_TIMEOUT),
             )
         except HTTPError as error:
-            raise QueryFailed(f"{query.url} did not answer: {error}") from error
+            raise QueryFailed(f"{query.url} did not answer: {_cause(error)}") from error
         try:
+            body = self._body(response, deadline)
             if response.status != 200:
-                raise QueryFailed(f"{query.url} answered with status {response.status}")
-            return _read_answer(self._body(response, deadline))
+                why = _read_error(body)
+                raise QueryFailed(f"{query.url} answered with status {response.status}{why}")
+            return _read_answer(body)
         except (HTTPError, OSError) as error:
             raise QueryFailed(f"{query.url} did not answer completely: {error}") from error
         finally:
