@@ -105,7 +105,7 @@ ASSETS: Final = "KUBEBUILDER_ASSETS"
 
 _VERSION_TIMEOUT: Final = 30.0
 _ADVICE: Final = (
-    "run `python -m navarchos.testing.controlplane` in a checkout, or set "
+    "run `python -m navarchos.testing.controlplane {names}` in a checkout, or set "
     f"{ASSETS} to a folder with the programs"
 )
 
@@ -228,7 +228,7 @@ def find_binaries(tools: Iterable[Tool], lookup: Lookup | None = None) -> dict[T
             missing.append(tool.name)
             attempts += [(f"{tool.name}: {way}", why) for way, why in result]
     if missing:
-        raise BinariesMissing(missing, attempts, _ADVICE)
+        raise BinariesMissing(missing, attempts, _ADVICE.format(names=" ".join(missing)))
     return found
 
 

@@ -82,7 +82,7 @@ def test_missing_programs_are_reported_with_every_attempt(
     attempts = dict(caught.value.attempts)
     assert attempts["kube-apiserver: PATH"] == f"{old} is v1.20.2, older than {APISERVER.pinned}"
     assert attempts["kwok: PATH"] == "no kwok found"
-    assert "python -m navarchos.testing.controlplane" in str(caught.value)
+    assert "`python -m navarchos.testing.controlplane kube-apiserver kwok`" in str(caught.value)
 
 
 def test_a_program_is_asked_for_its_version(tmp_path: Path, make_program: MakeProgram) -> None:
