@@ -45,10 +45,15 @@ class Prometheus:
         self._program = find_binaries([PROMETHEUS])[PROMETHEUS].path
         self._port = HeldPort()
         self._is_started = False
+        self._starts = 0
         self.url: Final = f"http://{HOST}:{self._port.number}"
 
     def start(self, *, firing: Sequence[str] = (), pending: Sequence[str] = ()) -> None:
-        """Start the server, and wait until exactly these alerts are active."""
+        """Start the server without samples, and wait until exactly these alerts are active.
+
+        With the samples of its former life, an alert that ended in between would count as active
+        for five minutes.
+        """
         self._write_rules(firing, pending)
         settings = {
             "global": {"evaluation_interval": _INTERVAL},
@@ -56,11 +61,12 @@ class Prometheus:
         }
         config = self._directory / "prometheus.yml"
         config.write_text(json.dumps(settings), encoding="utf-8")
+        self._starts += 1
         self._guard.start(
             _NAME,
             str(self._program),
             f"--config.file={config}",
-            f"--storage.tsdb.path={self._directory / 'data'}",
+            f"--storage.tsdb.path={self._directory / f'data-{self._starts}'}",
             f"--web.listen-address={HOST}:{self._port.number}",
             "--web.enable-lifecycle",
         )
@@ -75,7 +81,7 @@ class Prometheus:
         self._wait_for_alerts(firing, pending)
 
     def stop(self) -> None:
-        """Stop the server and wait for its end; its samples stay."""
+        """Stop the server and wait for its end."""
         self._is_started = False
         self._guard.stop_server(_NAME)
 
