@@ -4,11 +4,22 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from tests.cases.case import Case
 from tests.cases.prometheus import Prometheus
 from tests.cases.waiting import wait_for
 
+from navarchos.clock import SYSTEM_CLOCK
+from navarchos.instrument import Instruments
+from navarchos.operator.api import v1alpha1 as api
+from navarchos.operator.gates.alerts import (
+    AlertPollers,
+    AlertQuery,
+    PrometheusReader,
+    query_of_gate,
+)
+from navarchos.testing.clock import FakeClock
 from navarchos.testing.controlplane.guard import Guard
 
 pytestmark = pytest.mark.timeout(240)
@@ -106,6 +117,39 @@ def test_no_node_starts_while_an_alert_that_counts_is_active(
     set_gates(case, web, others)
     status = case.wait_for_phase("Completed")
     assert status["replacementsCompleted"] == [node]
+
+
+@pytest.mark.rule("RB-66")
+def test_a_query_follows_alerts_in_turns_of_15_seconds(prometheus: Prometheus) -> None:
+    clock = FakeClock()
+    seen: list[tuple[float, tuple[str, ...], str]] = []
+    query = query_of_gate(msgspec.convert({"url": prometheus.url}, api.AlertsGate))
+
+    def note(_: AlertQuery) -> None:
+        result = pollers.result(query)
+        assert result is not None
+        seen.append((clock.monotonic() - began, result.alerts, result.failure))
+
+    pollers = AlertPollers(
+        PrometheusReader(SYSTEM_CLOCK), on_result=note, clock=clock, instruments=Instruments()
+    )
+    began = clock.monotonic()
+    try:
+        prometheus.start(firing=["WebDown"])
+        pollers.want({query: 0})
+        clock.advance(14.9)
+        assert seen == [(0.0, ("WebDown",), "")]
+        prometheus.stop()
+        clock.advance(14.9)
+        assert seen[1:] == [(15.0, (), f"{prometheus.url} did not answer: Connection refused")]
+        prometheus.start()
+        clock.advance(0.3)
+        assert seen[2:] == [(30.0, (), "")]
+        pollers.want({})
+        clock.advance(600.0)
+        assert len(seen) == 3
+    finally:
+        pollers.close()
 
 
 @pytest.mark.long
