@@ -40,7 +40,7 @@ nightly: export NAVARCHOS_OUTAGE_SECONDS ?= 120
 nightly: export NAVARCHOS_ROTATION_SECONDS ?= 300
 nightly: export NAVARCHOS_SCALE_NODES ?= 1000
 NIGHTLY := -q --timeout=14400 -o faulthandler_timeout=0
-nightly: $(STAMP) controlplane ## Run randomized tests, chaos and outages far longer than make test and e2e do
+nightly: $(STAMP) controlplane prometheus ## Run randomized tests, chaos and outages far longer than make test and e2e do
 	$(BIN)/python -m pytest $(NIGHTLY) tests/properties tests/races tests/model \
 		tests/unit/operator/replacements tests/unit/operator/test_outcomes.py \
 		tests/unit/operator/test_windows.py \

@@ -17,6 +17,7 @@ from tests.mutations.marks import Edit, condition, drop, mutate, swap, value
 ROOT: Final = Path(__file__).parents[2]
 
 _ACTIONS: Final = "tests/unit/operator/test_actions.py"
+_ALERTS: Final = "tests/integration/operator/test_alerts.py"
 _GATES: Final = "tests/unit/operator/gates/test_decide.py"
 _GATES_IN_TIME: Final = "tests/integration/test_gates_in_time.py"
 _PREPARING: Final = "tests/unit/operator/drains/test_preparing.py"
@@ -32,6 +33,8 @@ MUTANTS: Final[dict[str, tuple[Edit, str]]] = {
         condition("False"),
         _GATES,
     ),
+    "alert-filter-ignored": (drop(), _ALERTS),
+    "alerts-queried-too-seldom": (swap("ALERT_MAX_AGE", "2 * ALERT_MAX_AGE"), _ALERTS),
     "unstable-gates-let-nodes-start": (condition("False"), _GATES),
     "one-alert-query-for-many-starts": (drop(), "tests/unit/operator/gates/test_admission.py"),
     "idle-alerts-queried": (swap("if each.can_start or each.is_ending", "if each"), _GATES_IN_TIME),

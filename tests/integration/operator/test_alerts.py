@@ -89,36 +89,6 @@ def test_a_real_prometheus_evaluates_each_row_of_the_query_table(prometheus: Pro
     assert active() == ()
 
 
-@pytest.mark.rule("RB-65")
-@pytest.mark.rule("NP-30")
-def test_no_node_starts_while_an_alert_that_counts_is_active(
-    case: Case, prometheus: Prometheus
-) -> None:
-    (node,) = case.add_nodes(1)
-    case.manager()
-    down = gate(prometheus, "web", filter="^Web", match="Only")
-    case.roll(gates=[down])
-    refused = f"AlertQueryFailed: {prometheus.url} did not answer: Connection refused"
-    wait_for_gate(case, "web", "Closed", refused)
-    assert_waits(case, node, "web")
-    prometheus.start(firing=["WebDown", "DiskFull"], pending=["NodeSlow"])
-    # A changed query is sent at once, so that this case need not wait for the next turn.
-    web = gate(prometheus, "web", filter="^Web.+", match="Only")
-    others = gate(prometheus, "others", filter="Down$|^Disk")
-    set_gates(case, web, others)
-    wait_for_gate(case, "web", "Closed", "alerts: WebDown")
-    wait_for_gate(case, "others", "Closed", "alerts: NodeSlow")
-    others["alerts"]["states"] = "Firing"
-    set_gates(case, web, others)
-    wait_for_gate(case, "others", "Open")
-    assert_waits(case, node, "web")
-    prometheus.set_alerts(firing=["DiskFull"], pending=["NodeSlow"])
-    web["alerts"]["filter"] = "^WebD"
-    set_gates(case, web, others)
-    status = case.wait_for_phase("Completed")
-    assert status["replacementsCompleted"] == [node]
-
-
 @pytest.mark.rule("RB-66")
 def test_a_query_follows_alerts_in_turns_of_15_seconds(prometheus: Prometheus) -> None:
     clock = FakeClock()
@@ -150,6 +120,36 @@ def test_a_query_follows_alerts_in_turns_of_15_seconds(prometheus: Prometheus) -
         assert len(seen) == 3
     finally:
         pollers.close()
+
+
+@pytest.mark.rule("RB-65")
+@pytest.mark.rule("NP-30")
+def test_no_node_starts_while_an_alert_that_counts_is_active(
+    case: Case, prometheus: Prometheus
+) -> None:
+    (node,) = case.add_nodes(1)
+    case.manager()
+    down = gate(prometheus, "web", filter="^Web", match="Only")
+    case.roll(gates=[down])
+    refused = f"AlertQueryFailed: {prometheus.url} did not answer: Connection refused"
+    wait_for_gate(case, "web", "Closed", refused)
+    assert_waits(case, node, "web")
+    prometheus.start(firing=["WebDown", "DiskFull"], pending=["NodeSlow"])
+    # A changed query is sent at once, so that this case need not wait for the next turn.
+    web = gate(prometheus, "web", filter="^Web.+", match="Only")
+    others = gate(prometheus, "others", filter="Down$|^Disk")
+    set_gates(case, web, others)
+    wait_for_gate(case, "web", "Closed", "alerts: WebDown")
+    wait_for_gate(case, "others", "Closed", "alerts: NodeSlow")
+    others["alerts"]["states"] = "Firing"
+    set_gates(case, web, others)
+    wait_for_gate(case, "others", "Open")
+    assert_waits(case, node, "web")
+    prometheus.set_alerts(firing=["DiskFull"], pending=["NodeSlow"])
+    web["alerts"]["filter"] = "^WebD"
+    set_gates(case, web, others)
+    status = case.wait_for_phase("Completed")
+    assert status["replacementsCompleted"] == [node]
 
 
 @pytest.mark.long

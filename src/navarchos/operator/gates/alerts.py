@@ -69,6 +69,7 @@ def promql(gate: api.AlertsGate) -> str:
     if gate.filter:
         operator = {api.AlertMatch.IGNORE: "!~", api.AlertMatch.ONLY: "=~"}[gate.match]
         escaped = gate.filter.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+        # mutant: alert-filter-ignored
         terms.append(f'alertname{operator}"(?s:.*)(?:{escaped})(?s:.*)"')
     if gate.states is api.AlertStates.FIRING:
         terms.append('alertstate="firing"')
@@ -301,6 +302,7 @@ class AlertPollers:
                 last = self._results.get(query)
                 if last is None or last.slots_version != version:
                     return version
+                # mutant: alerts-queried-too-seldom
                 left = ALERT_MAX_AGE - (self._clock.now() - last.at).total_seconds()
                 if left <= 0:
                     return version
