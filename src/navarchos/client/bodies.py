@@ -9,6 +9,7 @@ import msgspec
 from navarchos.client.resource import Resource
 from navarchos.errors import ConfigError
 from navarchos.meta import ObjectMeta
+from navarchos.structs import prepare_decoding
 
 __all__ = [
     "PatchType",
@@ -20,6 +21,7 @@ __all__ = [
     "locked",
     "merge_apply",
     "merge_diff",
+    "remains",
     "remove_finalizer",
     "whole_object",
 ]
@@ -103,6 +105,37 @@ def delete_options(
         | ({"propagationPolicy": propagation.value} if propagation else {})
         | ({"dryRun": ["All"]} if dry_run else {})
     )
+
+
+class _DeletedMeta(msgspec.Struct, rename="camel"):
+    deletion_timestamp: str | None = None
+    deletion_grace_period_seconds: int | None = None
+    finalizers: Sequence[str] | None = None
+
+
+@prepare_decoding
+class _Deleted(msgspec.Struct):
+    kind: str = ""
+    metadata: _DeletedMeta | None = None
+
+
+def remains(data: bytes) -> bool:
+    """Return whether the response to a deletion shows an object that still exists.
+
+    Servers respond with a `Status` if the object is gone. For pods and some other kinds they
+    respond with the object also then, without finalizers or a grace period (`ReturnDeletedObject`
+    in k8s.io/apiserver, pkg/registry/generic/registry/store.go).
+    """
+    try:
+        deleted = msgspec.json.decode(data, type=_Deleted)
+    except msgspec.DecodeError:
+        return False
+    meta = deleted.metadata
+    if meta is None or not meta.deletion_timestamp:
+        return False
+    # A namespace waits for finalizers in its spec.
+    waits = meta.finalizers or meta.deletion_grace_period_seconds or deleted.kind == "Namespace"
+    return bool(waits)
 
 
 def eviction(

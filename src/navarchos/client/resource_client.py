@@ -13,6 +13,7 @@ from navarchos.client.bodies import (
     delete_options,
     eviction,
     locked,
+    remains,
     whole_object,
 )
 from navarchos.client.errors import Conflict, DecodeError, Invalid
@@ -303,7 +304,7 @@ class ResourceClient(ResourceReader[T]):
         grace_period_seconds: int | None = None,
         dry_run: bool = False,
         timeout: float | None = None,
-    ) -> None:
+    ) -> T | None:
         """Delete an object.
 
         The object may exist for some time, because of finalizers and grace periods.
@@ -319,6 +320,9 @@ class ResourceClient(ResourceReader[T]):
             dry_run: Validate, but do not delete.
             timeout: See the class.
 
+        Returns:
+            The object as it is now, if it still exists; `None` if it is gone.
+
         Raises:
             NotFound: The object does not exist.
             Conflict: The object has another uid or version.
@@ -330,9 +334,9 @@ class ResourceClient(ResourceReader[T]):
             grace_period_seconds=grace_period_seconds,
             dry_run=dry_run or self._defaults.dry_run,
         )
-        self._executor.checked(
-            self._call("delete", "DELETE", name, namespace, body=options, timeout=timeout)
-        )
+        call = self._call("delete", "DELETE", name, namespace, body=options, timeout=timeout)
+        data = self._executor.checked(call).body
+        return self._codec.decode(data, verb="delete") if remains(data) else None
 
     def create_subresource(
         self,

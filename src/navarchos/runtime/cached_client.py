@@ -225,8 +225,8 @@ class CachedClient(Generic[T]):
     def delete(self, obj: T, *, propagation: Propagation | None = None) -> None:
         """Delete this very object; return also if it is gone already.
 
-        Reads no longer show an object without finalizers, until the watch shows it
-        terminating or re-created. One with finalizers stays until they are removed.
+        Reads show what the server responded, before the watch does: an object with finalizers
+        or a grace period as terminating, and any other one no longer.
 
         Args:
             obj: The object, as it was read. Another object of its name stays.
@@ -235,7 +235,7 @@ class CachedClient(Generic[T]):
         """
         meta = identity_of(obj)
         try:
-            self.client.delete(
+            remaining = self.client.delete(
                 meta.name,
                 meta.namespace,
                 uid=meta.uid,
@@ -245,8 +245,11 @@ class CachedClient(Generic[T]):
         except OUTDATED_READ:
             # Gone, or another object has its name by now: the one that was meant is gone.
             return
-        if not _has_finalizers(obj):
+        # The object that the caller has read may lack a finalizer that it has by now.
+        if remaining is None:
             self.informer.observe_delete(obj)
+        else:
+            self.informer.observe_write(remaining)
 
     def observe(self, obj: T) -> None:
         """Let reads show an object that `fetch` returned, if the cache is older than that."""
@@ -255,13 +258,6 @@ class CachedClient(Generic[T]):
     def _observed(self, obj: T) -> T:
         self.informer.observe_write(obj)
         return obj
-
-
-def _has_finalizers(obj: object) -> bool:
-    if isinstance(obj, Mapping):
-        metadata = obj.get("metadata")
-        return isinstance(metadata, Mapping) and bool(metadata.get("finalizers"))
-    return bool(getattr(getattr(obj, "metadata", None), "finalizers", ()))
 
 
 class ClientProvider(Protocol):

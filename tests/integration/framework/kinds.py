@@ -16,6 +16,7 @@ __all__ = [
     "GIZMOS",
     "GIZMO_DEFINITION",
     "LEASES",
+    "NAMESPACES",
     "NODES",
     "PODS",
     "ConfigMap",
@@ -50,6 +51,7 @@ def _json(api_version: str, plural: str, kind: str, *, namespaced: bool) -> Reso
 
 
 CONFIG_MAPS: Final = Resource("", "v1", "configmaps", "ConfigMap", namespaced=True, type=ConfigMap)
+NAMESPACES: Final = _json("v1", "namespaces", "Namespace", namespaced=False)
 NODES: Final = _json("v1", "nodes", "Node", namespaced=False)
 PODS: Final = _json("v1", "pods", "Pod", namespaced=True)
 BUDGETS: Final = _json("policy/v1", "poddisruptionbudgets", "PodDisruptionBudget", namespaced=True)

@@ -6,7 +6,15 @@ from typing import Any
 
 import msgspec
 import pytest
-from tests.integration.framework.kinds import BUDGETS, CONFIG_MAPS, GIZMOS, LEASES, PODS, ConfigMap
+from tests.integration.framework.kinds import (
+    BUDGETS,
+    CONFIG_MAPS,
+    GIZMOS,
+    LEASES,
+    NAMESPACES,
+    PODS,
+    ConfigMap,
+)
 from tests.servers import Served
 
 from navarchos.client import (
@@ -20,6 +28,7 @@ from navarchos.client import (
     Invalid,
     NotFound,
     PatchType,
+    Propagation,
     Resource,
     ResourceClient,
     TooManyRequests,
@@ -80,6 +89,43 @@ def test_an_object_lives_from_create_to_delete(
     with pytest.raises(NotFound) as caught:
         maps.get("a", namespace)
     assert (caught.value.reason, caught.value.key) == ("NotFound", f"{namespace}/a")
+
+
+POD_SPEC = {"containers": [{"name": "c", "image": "example.com/c:1"}]}
+BOUND = POD_SPEC | {"nodeName": "nowhere", "terminationGracePeriodSeconds": 20}
+
+
+def test_a_deletion_returns_the_object_if_it_still_exists(client: Client, namespace: str) -> None:
+    maps, pods = client.resource(CONFIG_MAPS), client.resource(PODS)
+    namespaces = client.resource(NAMESPACES)
+    maps.create({"metadata": {"name": "gone"}}, namespace)
+    assert maps.delete("gone", namespace) is None
+    maps.create({"metadata": {"name": "kept", "finalizers": ["example.com/x"]}}, namespace)
+    kept = maps.delete("kept", namespace)
+    assert kept is not None
+    assert kept.metadata.deletion_timestamp is not None
+    assert kept == maps.get("kept", namespace)
+    maps.patch("kept", {"metadata": {"finalizers": None}}, namespace)
+    maps.create({"metadata": {"name": "trial"}}, namespace)
+    assert maps.delete("trial", namespace, dry_run=True) is None
+    waiting = maps.delete("trial", namespace, propagation=Propagation.FOREGROUND)
+    assert waiting is not None
+    assert waiting.metadata.finalizers == ("foregroundDeletion",)
+    pods.create({"metadata": {"name": "pending"}, "spec": POD_SPEC}, namespace)
+    assert pods.delete("pending", namespace) is None
+    pods.create({"metadata": {"name": "bound"}, "spec": BOUND}, namespace)
+    ending = pods.delete("bound", namespace)
+    assert ending is not None
+    assert ending["metadata"]["deletionGracePeriodSeconds"] == 20
+    assert pods.delete("bound", namespace, grace_period_seconds=0) is None
+    with pytest.raises(NotFound):
+        pods.get("bound", namespace)
+    other = namespaces.create({"metadata": {"generateName": "framework-ending-"}})["metadata"][
+        "name"
+    ]
+    ending = namespaces.delete(other)
+    assert ending is not None
+    assert ending["status"]["phase"] == "Terminating"
 
 
 def test_a_json_patch_and_a_strategic_patch_arrive_as_such(

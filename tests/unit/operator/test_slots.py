@@ -534,13 +534,14 @@ def test_other_systems_hear_of_drains_and_replacements(operator: Operator) -> No
     operator.slots.add_admission("checks", heard.set)
     operator.add_node("a")
     operator.see()
-    for act in (
+    acts: tuple[Callable[[], object], ...] = (
         lambda: operator.client.resource(NODE_DRAINS).create(
             {"metadata": {"name": "mine"}, "spec": {"nodeName": "a"}}
         ),
         lambda: operator.client.resource(NODE_DRAINS).delete("mine"),
         lambda: operator.add_replacement("one", nodeName="a"),
-    ):
+    )
+    for act in acts:
         heard.clear()
         act()
         assert heard.wait(10.0)

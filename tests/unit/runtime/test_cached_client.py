@@ -90,13 +90,19 @@ def test_no_write_reaches_another_object_of_the_same_name(maps: CachedClient[Con
     assert maps.fetch("a", "default") == successor
 
 
-def test_an_object_with_a_finalizer_is_shown_until_the_watch_shows_its_deletion(
-    maps: CachedClient[ConfigMap],
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_deleted_object_with_a_finalizer_is_shown_as_terminating(
+    maps: CachedClient[ConfigMap], is_known: bool
 ) -> None:
-    manifest = {"metadata": {"name": "a", "finalizers": ["example.com/cleanup"]}}
-    created = maps.create(manifest, "default")
-    maps.delete(created)
-    assert maps.find("a", "default") == created
+    """Also if it got the finalizer after the caller had read it."""
+    read = maps.create(body("a"), "default")
+    kept = maps.client.patch("a", {"metadata": {"finalizers": ["example.com/x"]}}, "default")
+    maps.delete(kept if is_known else read)
+    shown = maps.find("a", "default")
+    assert shown is not None
+    assert shown.metadata.deletion_timestamp is not None
+    assert shown.metadata.finalizers == ("example.com/x",)
+    assert shown == maps.fetch("a", "default")
 
 
 def test_an_empty_change_of_the_status_sends_no_request(
