@@ -100,7 +100,12 @@ class GateJudge:
             return
         name = started["metadata"]["name"]
         others = [child for child in self._children(rollout) if child["metadata"]["name"] != name]
-        begun = [r for r in others if (r.get("status") or {}).get("startTimestamp")]
+        # A node can fail before its start, by `pendingPodsTimeoutSeconds`.
+        begun = [
+            r
+            for r in others
+            if step_of(r) == "Failed" or (r.get("status") or {}).get("startTimestamp")
+        ]
         # Nodes whose replacement was deleted after its end are finished.
         count = len(begun) + len(self._ended_before(rollout))
         approved = {a["number"] for a in rollout["status"].get("wave", {}).get("approvals") or ()}
