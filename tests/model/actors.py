@@ -246,7 +246,8 @@ class Actors:
         }
         template = job["spec"]["template"]["metadata"]
         labels = {**template.get("labels", {}), "app": "job"}
-        name = metadata["name"]
+        # A former job of this name may have left its pod.
+        name = f"{metadata['name']}-{metadata['uid'][:5]}"
         self._pod({"name": name, "labels": labels, "ownerReferences": [owner]}, node_of_job(job))
         started = format_time(self._server.scheduler.now())
         self._status(job, {"startTime": started, "active": 1})
