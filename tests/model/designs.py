@@ -86,10 +86,10 @@ class Stage(Run):
         body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}
         self.ask("POST", _MAPS, {**body, "data": {"node": node, **data}})
 
-    def add_drain(self, node: str) -> None:
-        """Hold a node by a drain that a user has created and paused."""
+    def add_drain(self, node: str, **spec: Any) -> None:
+        """Hold a node by a drain of a user, which is paused unless the spec says more."""
         uid = self.server.find("nodes", node)["metadata"]["uid"]  # type: ignore[index]
-        spec = {"nodeName": node, "nodeUID": uid, "paused": True}
+        spec = {"nodeName": node, "nodeUID": uid, **(spec or {"paused": True})}
         body = {"apiVersion": f"{GROUP}/v1alpha1", "kind": "NodeDrain"}
         self.ask("POST", _DRAINS, {**body, "metadata": {"name": "by-hand"}, "spec": spec})
 
@@ -159,6 +159,15 @@ class Stage(Run):
         """Return whether a node is cordoned."""
         node = self.server.find("nodes", name)
         return node is not None and is_cordoned(node)
+
+    def owner_of_cordon(self, name: str) -> str:
+        """Return which drain has cordoned a node."""
+        node = self.server.find("nodes", name)
+        return mark_of(node) if node is not None else ""
+
+    def drains(self) -> list[dict[str, Any]]:
+        """Return all drains."""
+        return self._of("nodedrains")
 
     def step_of(self, node: str) -> str:
         """Return the step of a node."""
@@ -273,6 +282,28 @@ def _a_lost_answer_of_another_system(stage: Stage) -> None:
     stage.set_health("well")
     stage.expect_none(20.0)
     stage.expect_start(0.0, 60.0)
+
+
+def _a_user_cordons_first(stage: Stage) -> None:
+    """A node that a rollout has drained stays cordoned when the drain of a user ends (OP-41)."""
+    after = stage.trouble.after
+
+    def cordon(process: Process, call: ApiCall) -> None:
+        after(process, call)
+        if stage.starts and not any(d["metadata"]["name"] == "by-hand" for d in stage.drains()):
+            stage.add_drain(stage.nodes[0], evict=False)
+
+    stage.trouble.after = cordon  # type: ignore[method-assign]
+    stage.add_rollout(strategy={"maxConcurrent": 1})
+    stage.wait(lambda: bool(stage.starts))
+    node = stage.nodes[0]
+    stage.wait(lambda: "by-hand" in stage.owner_of_cordon(node), 1.0)
+    stage.expect_over(node)
+    stage.trouble.after = after  # type: ignore[method-assign]
+    stage.ask("DELETE", f"{_DRAINS}/by-hand")
+    stage.wait(lambda: not any(d["metadata"]["name"] == "by-hand" for d in stage.drains()))
+    expect(stage.is_cordoned(node), f"{node} was uncordoned with the drain of a user")
+    stage.wait(lambda: len(stage.starts) == 6)
 
 
 def _objections(stage: Stage) -> None:
@@ -469,6 +500,7 @@ DESIGNS: Final[Mapping[str, Callable[[Stage], None]]] = {
     "the zone of a holder": _the_zone_of_a_holder,
     "a holder of the control plane": _a_holder_of_the_control_plane,
     "a lost answer of another system": _a_lost_answer_of_another_system,
+    "a user cordons first": _a_user_cordons_first,
     "objections": _objections,
     "a gate flaps": _a_gate_flaps,
     "a gate times out": _a_gate_times_out,

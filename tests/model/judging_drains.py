@@ -7,6 +7,7 @@ from tests.model.facts import (
     labels_of,
     mark_of,
     owner_uid,
+    phase_of,
 )
 
 from navarchos.operator.names import DRAIN_COMPLETED_LABEL
@@ -29,6 +30,7 @@ class DrainJudge:
         self.evicted: dict[str, int] = {}
         self.opened_by_others: set[str] = set()
         self.kept_cordons: set[str] = set()
+        self._drained: set[str] = set()  # uids of nodes whose completed drain was deleted
         self._bound: dict[str, float] = {}  # by the uid of the pod
         self._appeared: dict[str, float] = {}  # by the uid of the node
 
@@ -125,7 +127,7 @@ class DrainJudge:
             if drain["spec"].get("nodeUID") == uid
             and (drain.get("status") or {}).get("phase") == "Completed"
         ]
-        if not done:
+        if not done and uid not in self._drained:
             self._facts.report(
                 f"node {name} was labelled as drained, and no drain of its uid has ended"
             )
@@ -151,3 +153,5 @@ class DrainJudge:
         metadata = change.object["metadata"]
         if change.type == "DELETED" and change.object["spec"].get("uncordonOnDelete") is False:
             self.kept_cordons.add(f"{metadata['name']}/{metadata['uid']}")
+            if phase_of(change.object) == "Completed":
+                self._drained.add(change.object["spec"].get("nodeUID", ""))

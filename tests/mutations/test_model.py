@@ -75,6 +75,9 @@ MUTANTS = {
     "cordon-left-behind": Mutant(condition("True"), "is cordoned by"),
     "node-of-the-same-name": Mutant(value("True"), "names another uid", seeds(24)),
     "cordon-of-a-drained-node-undone": Mutant(drop(), "and is not cordoned any more"),
+    "cordon-of-another-drain-undone": Mutant(
+        value("False"), "was uncordoned with the drain", design("a user cordons first")
+    ),
     "no-turns": Mutant(value("False"), "started", ("--systems", *seeds(16))),
     "sources-ignored": Mutant(condition("True"), "nodes in flight", ("--systems", *seeds(8))),
     "objections-ignored": Mutant(condition("False"), "needs its node", ("--systems", *seeds(16))),

@@ -36,6 +36,7 @@ __all__ = [
     "OwnedNodeMeta",
     "decide_cordon",
     "is_cordoned_by_others",
+    "kept_cordon_patch",
 ]
 
 _TIMEOUT: Final = 10.0
@@ -146,6 +147,26 @@ def _known_reason(status: api.NodeDrainStatus) -> CordonReason | None:
     condition = find_condition(status.conditions, ConditionType.NODE_CORDONED)
     known = [reason for reason in CordonReason if condition and condition.reason == reason]
     return known[0] if known else None
+
+
+def kept_cordon_patch(node: Node, drain: api.NodeDrain) -> dict[str, object] | None:
+    """Return the patch after which no end of another drain uncordons the node. Pure.
+
+    Args:
+        node: The node of the drain.
+        drain: A drain that has ended and keeps its node cordoned.
+
+    Returns:
+        A patch that makes the drain the owner of the cordon, if the cordon belongs to another
+        drain, or if that drain has undone it by now. Otherwise `None`: a cordon that a person set
+        stays theirs. Send the patch with the node's resourceVersion.
+    """
+    owner = node.metadata.annotations.get(CORDONED_BY_ANNOTATION, "")
+    if node.spec.unschedulable:
+        is_others = owner not in {"", _owner_of(drain)}  # mutant: cordon-of-another-drain-undone
+    else:
+        is_others = not owner and _known_reason(drain.status) is CordonReason.CORDONED_BEFORE
+    return cordon_patch(CORDONED_BY_ANNOTATION, _owner_of(drain)) if is_others else None
 
 
 def _owner_of(drain: api.NodeDrain) -> str:

@@ -12,6 +12,7 @@ from navarchos.clock import Clock
 from navarchos.operator.actions import ActionDone, ActionRunning, Actions
 from navarchos.operator.api import v1alpha1 as api
 from navarchos.operator.clients import OperatorClients
+from navarchos.operator.drains.cordon import kept_cordon_patch
 from navarchos.operator.names import ACTION_FINALIZER, DRAIN_COMPLETED_LABEL
 from navarchos.operator.nodes import NODES
 from navarchos.operator.owners import Owners
@@ -301,7 +302,7 @@ class Pipeline:
                 self._clients.drains.delete(drain, propagation=Propagation.BACKGROUND)
             return replacement.status
         if isinstance(action, decisions.KeepCordon):
-            self._keep_cordon(drain)
+            self._keep_cordon(replacement, drain)
         return statuses.released_status(replacement, now)
 
     def _follow_action(
@@ -368,7 +369,7 @@ class Pipeline:
     ) -> api.NodeReplacementStatus:
         # The cordon comes first: once the status says Completed, a user may delete the rollout,
         # and an empty node must not accept pods again.
-        self._keep_cordon(drain)  # mutant: cordon-of-a-drained-node-undone
+        self._keep_cordon(replacement, drain)  # mutant: cordon-of-a-drained-node-undone
         if not attempt_drain.evicts(replacement.spec):
             # Other tools terminate the machines of labelled nodes, and this one has its pods.
             return statuses.completed_status(replacement, Reason.ACTION_COMPLETED, now)
@@ -390,11 +391,21 @@ class Pipeline:
         body = {"metadata": {"labels": {DRAIN_COMPLETED_LABEL: value}}}
         self._clients.nodes.patch_any_version(node, body)
 
-    def _keep_cordon(self, drain: api.NodeDrain | None) -> None:
+    def _keep_cordon(self, replacement: api.NodeReplacement, drain: api.NodeDrain | None) -> None:
+        """Let neither the end of this drain nor that of another one uncordon the node."""
+        if drain is None:
+            return
         # The patch fails if the drain has changed: when a user has deleted it, its finalizer may
         # be uncordoning the node because of the old value.
-        if drain is not None and drain.spec.uncordon_on_delete:
+        if drain.spec.uncordon_on_delete:
             self._clients.drains.patch(drain, {"spec": {"uncordonOnDelete": False}})
+        node = self._clients.nodes.find(replacement.spec.node_name)
+        if node is None or node.metadata.uid != replacement.spec.node_uid:
+            return
+        body = kept_cordon_patch(node, drain)
+        if body is not None:
+            # It fails if the node has changed: the other drain may just have ended.
+            self._clients.nodes.patch(node, body)
 
     def _undo_kept_cordons(self, replacement: api.NodeReplacement) -> None:
         """Uncordon after all: `onNodeFailure` became `Uncordon` after an attempt under `Keep`.

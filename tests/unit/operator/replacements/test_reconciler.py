@@ -7,6 +7,7 @@ from tests.cases.counting import status_writes
 from tests.unit.operator.conftest import NO_TIME, Operator
 
 from navarchos.client import Conflict, ConnectFailed
+from navarchos.drain import cordon_patch, uncordon_patch
 from navarchos.operator.api.v1alpha1 import (
     NODE_DRAINS,
     NODE_REPLACEMENTS,
@@ -18,7 +19,8 @@ from navarchos.operator.api.v1alpha1 import (
     Step,
     status_diff,
 )
-from navarchos.operator.names import DRAIN_COMPLETED_LABEL
+from navarchos.operator.names import CORDONED_BY_ANNOTATION, DRAIN_COMPLETED_LABEL
+from navarchos.operator.nodes import NODES
 from navarchos.operator.replacements.admission import MAX_TIE_CANDIDATES
 from navarchos.operator.replacements.admission_loop import MAX_REASON_WRITES
 from navarchos.operator.replacements.attempt_drain import drain_manifest
@@ -27,6 +29,13 @@ from navarchos.operator.replacements.status import reserved_status
 from navarchos.runtime import DONE, Request
 from navarchos.runtime.conditions import find_condition
 from navarchos.testing.apiserver import Fault
+
+CORDONED_BEFORE = {
+    "type": "NodeCordoned",
+    "status": "True",
+    "reason": "CordonedBefore",
+    "lastTransitionTime": "2026-01-01T00:00:00Z",
+}
 
 
 def step_reason(status: NodeReplacementStatus) -> str:
@@ -450,6 +459,43 @@ def test_a_node_whose_drain_was_deleted_unseen_is_not_marked_as_drained(operator
     operator.settle()
     status = operator.replacement("mine").status
     assert (status.current, step_reason(status)) == (Step.FAILED, "DrainDeleted")
+
+
+@pytest.mark.rule("OP-41")
+@pytest.mark.parametrize("has_ended", [False, True], ids=["exists", "has-just-ended"])
+def test_the_end_of_another_drain_does_not_uncordon_a_drained_node(
+    operator: Operator, has_ended: bool
+) -> None:
+    """That other drain, of a user, cordoned the node first."""
+    operator.add_node("a")
+    operator.add_replacement("mine", nodeName="a")
+    operator.settle()
+    nodes = operator.drain_controller.resource(NODES)
+    nodes.patch("a", cordon_patch(CORDONED_BY_ANNOTATION, "by-hand/1"))
+    operator.play("mine", DrainPhase.DRAINING, conditions=[CORDONED_BEFORE])
+    if has_ended:
+        nodes.patch("a", uncordon_patch(CORDONED_BY_ANNOTATION))
+    operator.play("mine", DrainPhase.COMPLETED, conditions=[CORDONED_BEFORE])
+    assert operator.steps() == {"mine": Step.DONE}
+    node = operator.node("a")
+    assert DRAIN_COMPLETED_LABEL in node.metadata.labels
+    assert node.spec.unschedulable
+    drain = operator.drain("mine").metadata
+    assert node.metadata.annotations[CORDONED_BY_ANNOTATION] == f"mine/{drain.uid}"
+
+
+@pytest.mark.rule("OP-41")
+def test_a_cordon_of_a_person_stays_theirs_when_a_rollout_has_drained_the_node(
+    operator: Operator,
+) -> None:
+    operator.add_node("a")
+    operator.client.resource(NODES).patch("a", cordon_patch())
+    operator.add_replacement("mine", nodeName="a")
+    operator.settle()
+    operator.play("mine", DrainPhase.DRAINING, conditions=[CORDONED_BEFORE])
+    operator.play("mine", DrainPhase.COMPLETED, conditions=[CORDONED_BEFORE])
+    assert operator.steps() == {"mine": Step.DONE}
+    assert CORDONED_BY_ANNOTATION not in operator.node("a").metadata.annotations
 
 
 def test_a_drain_of_another_owner_fails_the_attempt_and_stays(
