@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from tests.model.cluster import Cluster
-from tests.model.facts import GROUP, JsonObject, is_finished_job, node_of_job
+from tests.model.facts import GROUP, JsonObject, is_finished_job, node_of_job, owner_uid
 from tests.model.serving import Server
 
 from navarchos.meta import format_time
@@ -207,12 +207,13 @@ class Actors:
 
     def _follow(self, job: JsonObject) -> None:
         """Start a Job, or end it when its time has come."""
-        uid, name = job["metadata"]["uid"], job["metadata"]["name"]
+        uid = job["metadata"]["uid"]
         if is_finished_job(job) or job["metadata"].get("deletionTimestamp"):
             return
         if uid not in self._due:
             self._begin(job)
-        pod = self._find_pod(name)
+        pod = self._find_pod(uid)
+        name = pod["metadata"]["name"] if pod is not None else ""
         limit = job["spec"].get("activeDeadlineSeconds")
         is_late = bool(limit) and self._now >= self._began(uid) + limit
         if pod is None or pod["metadata"].get("deletionTimestamp"):
@@ -349,9 +350,9 @@ class Actors:
     def _of(self, plural: str) -> list[dict[str, Any]]:
         return self._server.list(plural, GROUP)
 
-    def _find_pod(self, name: str) -> dict[str, Any] | None:
+    def _find_pod(self, owner: str) -> dict[str, Any] | None:
         pods = self._server.list("pods")
-        return next((pod for pod in pods if pod["metadata"]["name"] == name), None)
+        return next((pod for pod in pods if owner_uid(pod) == owner), None)
 
     def _write(self, method: str, path: str, body: Any = None) -> None:
         self._server.request(method, path, body, agent=Agent.CONTROLLERS)
