@@ -185,7 +185,7 @@ class SlotJudge:
         needed = {need["data"]["node"] for need in self._facts.wishes(NEEDS)}
         # A node that another system needs delays no other node.
         is_held = other["spec"].get("paused") or other["spec"]["nodeName"] in needed
-        if other["metadata"].get("deletionTimestamp") or is_held:
+        if other["metadata"].get("deletionTimestamp") or is_held or other["spec"].get("cancel"):
             return False
         rollout = self._facts.rollout_of(other)
         if rollout is None or rollout["metadata"].get("deletionTimestamp"):
@@ -195,7 +195,8 @@ class SlotJudge:
             return False
         if {"windows", "blackouts", "waves"} & (rollout["spec"].get("strategy") or {}).keys():
             return False
-        frozen = rollout["spec"].get("paused") or phase_of(rollout) == "Halted"
+        spec = rollout["spec"]
+        frozen = spec.get("paused") or spec.get("cancel") or phase_of(rollout) == "Halted"
         frozen = frozen or self._is_about_to_halt(rollout)
         return not frozen and self._facts.is_old(rollout, other)
 
