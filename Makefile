@@ -67,6 +67,7 @@ crds: $(STAMP) ## Generate config/crds from the types
 .PHONY: manifests
 manifests: $(STAMP) ## Generate config/deploy and config/secure-metrics from the declared permissions
 	$(BIN)/navarchos manifests --output config/deploy
+	$(BIN)/navarchos manifests --controllers=rollouts,readiness-gates --output config/deploy/readiness-gates
 	$(BIN)/navarchos manifests --metrics-secure --output config/secure-metrics
 
 .PHONY: api
@@ -77,6 +78,7 @@ api: $(STAMP) ## Generate docs/api/public-names.txt from the packages' __all__
 verify: $(STAMP) ## Fail when a checked-in file differs from its generated content
 	$(BIN)/navarchos crds --check config/crds
 	$(BIN)/navarchos manifests --check config/deploy
+	$(BIN)/navarchos manifests --controllers=rollouts,readiness-gates --check config/deploy/readiness-gates
 	$(BIN)/navarchos manifests --metrics-secure --check config/secure-metrics
 
 .PHONY: rules

@@ -14,8 +14,11 @@ __all__ = ["ACCOUNT", "Permission", "asked_by_admission", "granted", "refused", 
 
 ACCOUNT: Final = "system:serviceaccount:kube-system:navarchos"
 
-_OF_USERS: Final = 'ClusterRoleBinding "navarchos-gates"'
-"""In the reason of an allowed request: a user has granted it, for the gates of a rollout."""
+_OF_USERS: Final = (
+    'ClusterRoleBinding "navarchos-gates"',
+    'ClusterRoleBinding "navarchos-readiness-gates"',
+)
+"""In the reason of an allowed request: a user has granted it, for gates or another system."""
 
 
 class Permission(NamedTuple):
@@ -112,7 +115,8 @@ def _is_ours(event: AuditEvent) -> bool:
         return False
     if (ref.api_group, ref.resource) == (WIDGETS.group, WIDGETS.plural):
         return False
-    return _OF_USERS not in event.annotations.get("authorization.k8s.io/reason", "")
+    reason = event.annotations.get("authorization.k8s.io/reason", "")
+    return not any(binding in reason for binding in _OF_USERS)
 
 
 def _asked(event: AuditEvent) -> Permission:

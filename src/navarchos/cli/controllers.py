@@ -16,6 +16,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 MODULES: Final = {
     "rollouts": ("navarchos.operator.systems", "ROLLOUTS"),
+    "readiness-gates": ("navarchos.operator.readiness_gates", "READINESS_GATES"),
 }
 """The module and the variable of each system's declaration, imported when it is selected."""
 

@@ -18,10 +18,12 @@ from tests.cases.case import Case
 from tests.cases.target import CONFIG
 from tests.cases.waiting import wait_for
 from tests.integration.conftest import CommandLine
-from tests.integration.operator.test_gates import allow
+from tests.integration.operator.test_gates import CLUSTER_ROLES, allow
 
-from navarchos.client import ApiError, ListOptions, Resource
+from navarchos.client import ApiError, ListOptions, PatchType, Resource
 from navarchos.meta import format_time
+from navarchos.operator.readiness_gates import READINESS_GATES
+from navarchos.runtime.rbac import Subject, role, role_binding
 from navarchos.stopping import StopToken
 from navarchos.testing.cluster.pod_lifecycle import STARTS_AFTER
 
@@ -483,3 +485,129 @@ def test_one_replica_moves_without_an_outage(case: Case, policy: str) -> None:
     assert found["spec"]["replicas"] == 1
     assert "navarchos.pusher.com/moved-for" in found["spec"]["template"]["metadata"]["annotations"]
     assert set(case.events(case.replacement(node))) >= {"PodReplacedFirst"}
+
+
+# Pods that become unready
+
+GATE: Final = "navarchos.pusher.com/in-service"
+FOREIGN: Final = "target-health.example.com/web"
+SYSTEM: Final = "--controllers=rollouts,readiness-gates"
+PODS: Final = Resource("", "v1", "pods", "Pod", namespaced=True, type=dict)
+BINDINGS: Final = Resource(
+    "rbac.authorization.k8s.io",
+    "v1",
+    "clusterrolebindings",
+    "ClusterRoleBinding",
+    namespaced=False,
+    type=dict,
+)
+
+
+@pytest.fixture
+def may_write_readiness(case: Case) -> Iterator[None]:
+    """Grant the permissions of the system to the account of managers."""
+    if not case.target.has_accounts:
+        yield
+        return
+    name, client = "navarchos-readiness-gates", case.target.client
+    account = Subject("navarchos", "kube-system")
+    client.resource(CLUSTER_ROLES).create(role(name, READINESS_GATES.rbac[""]))
+    client.resource(BINDINGS).create(role_binding(name, account))
+    yield
+    client.resource(BINDINGS).delete(name)
+    client.resource(CLUSTER_ROLES).delete(name)
+
+
+def add_gated(case: Case, name: str, replicas: int) -> None:
+    """Add a Service and pods with a readiness gate."""
+    made = manifests.deployment(case.name, name, replicas)
+    made["spec"]["template"]["spec"]["readinessGates"] = [{"conditionType": GATE}]
+    case.add(made)
+    service = {"spec": {"selector": {"app": name}, "ports": [{"port": 80}]}}
+    case.target.client.resource(_SERVICES).create(
+        {"metadata": {"name": name}, **service}, case.name
+    )
+
+
+def conditions(pod: dict[str, Any]) -> dict[str, str]:
+    return {each["type"]: each["status"] for each in pod["status"].get("conditions", ())}
+
+
+def pods_of(case: Case, app: str) -> list[dict[str, Any]]:
+    return [pod for pod in case.pods() if pod["metadata"]["labels"].get("app") == app]
+
+
+@pytest.mark.rule("IG-76")
+@pytest.mark.rule("IG-74")
+@pytest.mark.usefixtures("may_write_readiness")
+def test_pods_leave_their_endpoints_before_they_are_evicted(case: Case) -> None:
+    """Pods under a budget stay, and conditions of others are never written."""
+    case.manager(SYSTEM)
+    (node,) = case.add_nodes(1)
+    add_gated(case, "web", 2)
+    add_gated(case, "guarded", 1)
+    case.add(manifests.budget(case.name, "guarded", minAvailable=1))
+    for pod in pods_of(case, "web"):
+        foreign = {"type": FOREIGN, "status": "True", "lastTransitionTime": OLD}
+        case.target.client.resource(PODS).patch(
+            pod["metadata"]["name"],
+            {"status": {"conditions": [foreign]}},
+            case.name,
+            type=PatchType.STRATEGIC,
+            subresource="status",
+        )
+    with Probe(case, "web") as probe:
+        wait_for("the first answers", lambda: sum(probe.answers) >= 5)
+        prepare = {"readinessGate": GATE, "settleSeconds": 1, "hooks": ["stop"]}
+        case.roll(drain={"prepare": prepare}, strategy={"pendingPods": "Ignore"})
+        drain = case.replacement(node)
+        case.wait_for_phase("Preparing", "NodeDrain", drain)
+        wait_for("no endpoint of web", lambda: not probe.answers[-1])
+        wait_for("the answer", lambda: _said(case, drain) == "hook stop: has not answered")
+    for pod in pods_of(case, "web"):
+        assert "deletionTimestamp" not in pod["metadata"]
+        found = conditions(pod)
+        assert (found[GATE], found["Ready"], found[FOREIGN]) == ("False", "False", "True")
+    (guarded,) = pods_of(case, "guarded")
+    assert (conditions(guarded)[GATE], conditions(guarded)["Ready"]) == ("True", "True")
+    assert not case.is_cordoned(node)
+
+    case.delete("NodeRollout")
+    wait_for("ready pods", lambda: all(conditions(p)["Ready"] == "True" for p in case.pods()))
+    assert all(conditions(pod)[GATE] == "True" for pod in case.pods())
+    assert case.checker.evictions(case.name) == 0
+
+
+@pytest.mark.rule("IG-76")
+@pytest.mark.usefixtures("may_write_readiness")
+def test_unready_pods_are_evicted_and_new_pods_become_ready(case: Case) -> None:
+    case.manager(SYSTEM)
+    (node,) = case.add_nodes(1)
+    add_gated(case, "web", 2)
+    case.add_nodes(1, first=2)
+    prepare = {"readinessGate": GATE}
+    names = [{"name": node}]
+    case.roll(nodeSelectors=[], nodeNames=names, drain={"prepare": prepare})
+    case.wait_for_phase("Completed")
+    case.settle()
+    assert {pod["spec"]["nodeName"] for pod in pods_of(case, "web")} == {f"{case.name}-2"}
+    assert all(conditions(pod)[GATE] == "True" for pod in pods_of(case, "web"))
+    assert case.checker.evictions(case.name) == 2
+
+
+@pytest.mark.rule("IG-73")
+@pytest.mark.rule("IG-76")
+def test_a_drain_says_that_no_manager_changes_readiness_gates(case: Case) -> None:
+    (node,) = case.add_nodes(1)
+    case.add(manifests.deployment(case.name, "web", 1))
+    case.manager()
+    prepare = {"readinessGate": GATE, "timeoutSeconds": 2}
+    case.roll(strategy={"retries": 0}, drain={"prepare": prepare})
+    case.wait_for_phase("Halted")
+    (failure,) = case.status("NodeReplacement", case.replacement(node))["failures"]
+    assert failure["reason"] == "PrepareTimeout"
+    assert "hook readiness-gate: has not answered" in failure["message"]
+    assert "--controllers" in failure["message"]
+    assert not case.is_cordoned(node)
+    annotations = case.node(node)["metadata"].get("annotations") or {}
+    assert not [key for key in annotations if "unready" in key]

@@ -5,6 +5,7 @@ marks are missing   ──> set them, and once more if another client has remove
 load balancers      ──> wait `settleSeconds` after the last mark
 detacher            ──> wait for its timestamp on the node, and for the grace period
 hooks               ──> wait until each has answered `Done` on the NodeDrain
+readiness gate      ──> a mark, and a hook that another controller answers
 ```
 """
 
@@ -25,7 +26,13 @@ from navarchos.operator.marks import (
     MarkKind,
     read_marks,
 )
-from navarchos.operator.names import DETACHING_ANNOTATION, DRAIN_HOOK_ANNOTATION, HOOK_ANSWER_PREFIX
+from navarchos.operator.names import (
+    DETACHING_ANNOTATION,
+    DRAIN_HOOK_ANNOTATION,
+    HOOK_ANSWER_PREFIX,
+    READINESS_HOOK,
+    UNREADY_PREFIX,
+)
 from navarchos.operator.nodes import Node
 from navarchos.operator.reasons import ConditionType, PrepareReason
 from navarchos.runtime.conditions import find_condition, is_true
@@ -48,6 +55,7 @@ _CLOCK_DIFFERENCE: Final = timedelta(seconds=5)
 _DONE: Final = "Done"
 _WAITING: Final = "Waiting:"
 _UNREADABLE: Final = "is not a time in RFC 3339:"
+_NO_ANSWER: Final = "has not answered, which a manager with --controllers=readiness-gates does"
 _MAX_ANSWER: Final = 256
 _MAX_TIME: Final = 64
 _MAX_NAMED: Final = 3
@@ -96,6 +104,9 @@ def marks_of(spec: api.PrepareSpec | None) -> tuple[Mark, ...]:
         marks.append(Mark(MarkKind.LABEL, EXCLUDE_LABEL, "true"))
     if spec is not None and (annotation := spec.annotate_node) is not None:
         marks.append(Mark(MarkKind.ANNOTATION, annotation.key, annotation.value))
+    if spec is not None and spec.readiness_gate:
+        name = spec.readiness_gate.partition("/")[2]
+        marks.append(Mark(MarkKind.ANNOTATION, f"{UNREADY_PREFIX}{name}", "true"))
     return tuple(marks)
 
 
@@ -147,6 +158,8 @@ def decide_preparation(
     """
     spec = drain.spec.prepare or api.PrepareSpec()
     hooks = {**dict.fromkeys(spec.hooks, ()), **hooks_of(plan)}
+    if spec.readiness_gate:
+        hooks.setdefault(READINESS_HOOK, ())
     marks = marks_of(spec)
     if not (marks or hooks or spec.settle_seconds or drain.status.prepare_timestamp):
         return None
@@ -287,5 +300,6 @@ class _MarkedNode:
         named = ", ".join(pods[:_MAX_NAMED])
         more = f" and {len(pods) - _MAX_NAMED} more" if len(pods) > _MAX_NAMED else ""
         of_pods = f" of {named}{more}" if pods else ""
-        said = answer.removeprefix(_WAITING).strip()[:_MAX_ANSWER] or "has not answered"
+        silent = _NO_ANSWER if hook == READINESS_HOOK else "has not answered"
+        said = answer.removeprefix(_WAITING).strip()[:_MAX_ANSWER] or silent
         return f"hook {hook}{of_pods}: {said}"

@@ -81,6 +81,12 @@ class PodMeta(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=Tru
     owner_references: tuple[OwnerReference, ...] = ()
 
 
+class ReadinessGate(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """A condition that another program sets, and that the pod needs to be ready."""
+
+    condition_type: str = ""
+
+
 @prepare_decoding
 class PodSpec(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=True):
     """The spec of a pod: its constraints and its node."""
@@ -94,6 +100,7 @@ class PodSpec(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=Tru
     init_containers: tuple[Container, ...] = ()
     overhead: Mapping[str, str | int] = {}
     termination_grace_period_seconds: int = 30
+    readiness_gates: tuple[ReadinessGate, ...] = ()
 
 
 class PodStatus(msgspec.Struct, frozen=True, gc=False):
@@ -129,6 +136,22 @@ class Pod(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     def is_ready(self) -> bool:
         """Whether its `Ready` condition is true."""
         return any(c.type == "Ready" and c.status == "True" for c in self.status.conditions)
+
+    @property
+    def closed_gates(self) -> tuple[str, ...]:
+        """Why its readiness gates keep it from being ready, in the kubelet's words."""
+        found = {condition.type: condition.status for condition in self.status.conditions}
+        texts = []
+        for gate in self.spec.readiness_gates:
+            type_ = gate.condition_type
+            if type_ not in found:
+                texts.append(
+                    f'corresponding condition of pod readiness gate "{type_}" does not exist.'
+                )
+            elif found[type_] != "True":
+                is_not = f'is not "True", but {found[type_]}'
+                texts.append(f'the status of pod readiness gate "{type_}" {is_not}')
+        return tuple(texts)
 
     @property
     def owner(self) -> OwnerReference | None:

@@ -38,6 +38,8 @@ class PodStage(StrEnum):
     START = "start"
     FINISH = "finish"
     TERMINATE = "terminate"
+    SYNC = "sync"
+    """The conditions of its readiness gates have changed, so its `Ready` does."""
     COLLECT = "collect"
     """Its node does not exist, so no kubelet reports its end."""
 
@@ -55,11 +57,12 @@ def next_stage(pod: Pod, *, node_exists: bool) -> PodStage | None:
         return PodStage.COLLECT
     if pod.is_terminating:
         return PodStage.TERMINATE
-    if pod.status.phase == "Pending":
-        return PodStage.START
+    if pod.status.phase != "Running":
+        return PodStage.START if pod.status.phase == "Pending" else None
+    if pod.spec.readiness_gates and pod.is_ready is bool(pod.closed_gates):
+        return PodStage.SYNC
     owner = pod.owner
-    runs_to_its_end = owner is not None and owner.kind == "Job"
-    return PodStage.FINISH if pod.status.phase == "Running" and runs_to_its_end else None
+    return PodStage.FINISH if owner is not None and owner.kind == "Job" else None
 
 
 _ANNOTATIONS: Final[Mapping[PodStage, str]] = {

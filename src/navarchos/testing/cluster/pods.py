@@ -20,6 +20,7 @@ __all__ = [
     "from_template",
     "mirror_name",
     "mirror_pod",
+    "readiness_condition",
     "running_status",
     "running_status_of",
     "unschedulable_status",
@@ -171,6 +172,19 @@ def running_status_of(
             for name, image in containers
         ],
     }
+
+
+def readiness_condition(pod: Pod, *, at: datetime) -> JsonObject:
+    """Return the condition `Ready` of a pod whose containers are ready.
+
+    As k8s.io/kubernetes, pkg/kubelet/status/generate.go.
+    """
+    ready: JsonObject = {"type": "Ready", "lastTransitionTime": format_time(at)}
+    closed = pod.closed_gates
+    if not closed:
+        return {**ready, "status": "True", "reason": None, "message": None}
+    message = ", ".join(closed)
+    return {**ready, "status": "False", "reason": "ReadinessGatesNotReady", "message": message}
 
 
 def finished_status(containers: Sequence[Container], *, at: datetime) -> JsonObject:

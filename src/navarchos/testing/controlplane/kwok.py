@@ -86,11 +86,14 @@ spec:
       phase: Running
       startTime: {{ $now | Quote }}
       conditions:
-      {{ range $type := list "Initialized" "ContainersReady" "Ready" }}
+      {{ range $type := list "Initialized" "ContainersReady" }}
       - {type: {{ $type }}, status: "True", lastTransitionTime: {{ $now | Quote }}}
       {{ end }}
-      {{ range .spec.readinessGates }}
-      - {type: {{ .conditionType | Quote }}, status: "True", lastTransitionTime: {{ $now | Quote }}}
+      {{ if .spec.readinessGates }}
+      - {type: Ready, status: "False", reason: ReadinessGatesNotReady,
+         lastTransitionTime: {{ $now | Quote }}}
+      {{ else }}
+      - {type: Ready, status: "True", lastTransitionTime: {{ $now | Quote }}}
       {{ end }}
       containerStatuses:
       {{ range .spec.containers }}
@@ -148,6 +151,41 @@ spec:
       {{ end }}
 """
 
+_OPEN_GATES: Final = (
+    "[.spec.readinessGates[].conditionType] - "
+    '[.status.conditions[] | select(.status == "True") | .type] | length == 0'
+)
+"""Whether all readiness gates of a pod are true; nothing for a pod without them."""
+
+_READINESS: Final = "---\n".join(
+    f"""\
+apiVersion: kwok.x-k8s.io/v1alpha1
+kind: Stage
+metadata: {{name: pod-{name}}}
+spec:
+  resourceRef: {{apiGroup: v1, kind: Pod}}
+  selector:
+    matchExpressions:
+      - {{key: .metadata.deletionTimestamp, operator: DoesNotExist}}
+      - {{key: .status.phase, operator: In, values: [Running]}}
+      - {{key: '{_OPEN_GATES}', operator: In, values: ["{now}"]}}
+      - {{key: '.status.conditions[] | select(.type == "Ready") | .status', operator: In,
+         values: ["{before}"]}}
+  next:
+    patches:
+      - subresource: status
+        root: status
+        type: strategic
+        template: |
+          conditions:
+          - {{type: Ready, status: "{after}", lastTransitionTime: {{{{ Now | Quote }}}}}}
+"""
+    for name, now, before, after in (
+        ("ready", "true", "False", "True"),
+        ("unready", "false", "True", "False"),
+    )
+)
+
 _POD_GONE: Final = """\
 apiVersion: kwok.x-k8s.io/v1alpha1
 kind: Stage
@@ -166,7 +204,14 @@ spec:
 """
 
 
-_DOCUMENTS: Final = (_OPTIONS, _NODE_READY, _POD_RUNNING, _JOB_POD_DONE, _POD_GONE)
+_DOCUMENTS: Final = (
+    _OPTIONS,
+    _NODE_READY,
+    _POD_RUNNING,
+    _READINESS,
+    _JOB_POD_DONE,
+    _POD_GONE,
+)
 
 
 def kwok_config() -> str:

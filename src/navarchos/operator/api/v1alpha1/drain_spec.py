@@ -128,9 +128,21 @@ class PrepareSpec(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only
         TimestampWait | None,
         Meta(description="Wait until another program has recorded that it has detached the node."),
     ] = None
+    readiness_gate: Annotated[
+        str,
+        Meta(
+            description="A type navarchos.pusher.com/NAME of a condition. Pods of the node that "
+            "have it among their readinessGates become unready, unless a PodDisruptionBudget "
+            "covers them. The controllers readiness-gates of a manager do this.",
+            pattern=r"^(navarchos\.pusher\.com/[a-z0-9]([-a-z0-9]{0,38}[a-z0-9])?)?$",
+        ),
+    ] = ""
     settle_seconds: Annotated[
         Seconds,
-        Meta(description="Seconds to wait after the label and the annotation have been set."),
+        Meta(
+            description="Seconds to wait after the label and the annotation have been set, and "
+            "after pods have become unready."
+        ),
     ] = 0
     hooks: Annotated[
         tuple[

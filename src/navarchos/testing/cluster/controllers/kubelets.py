@@ -8,9 +8,9 @@ import itertools
 import threading
 from collections.abc import Callable, Iterable
 from ipaddress import IPv4Address
-from typing import Final
+from typing import Final, assert_never
 
-from navarchos.client import Conflict, NotFound, ignore_already_exists
+from navarchos.client import Conflict, NotFound, PatchType, ignore_already_exists
 from navarchos.runtime import DONE, Builder, Reconciler, Request, Result
 from navarchos.testing.cluster import kinds, pod_lifecycle, pods
 from navarchos.testing.cluster.context import BY_NODE, SimulatorContext
@@ -76,6 +76,7 @@ class Kubelets(Reconciler):
             pod_lifecycle.PodStage.START: options.pod_start,
             pod_lifecycle.PodStage.FINISH: options.job_pod_run,
             pod_lifecycle.PodStage.TERMINATE: options.pod_termination,
+            pod_lifecycle.PodStage.SYNC: Span(0.0, 0.0),
             pod_lifecycle.PodStage.COLLECT: options.pod_quarantine,
         }
         limit = grace if stage is pod_lifecycle.PodStage.TERMINATE else None
@@ -90,8 +91,12 @@ class Kubelets(Reconciler):
                     self._start(pod)
                 case pod_lifecycle.PodStage.FINISH:
                     self._finish(pod)
-                case _:
+                case pod_lifecycle.PodStage.SYNC:
+                    self._sync_readiness(pod)
+                case pod_lifecycle.PodStage.TERMINATE | pod_lifecycle.PodStage.COLLECT:
                     self._remove(pod)
+                case _:
+                    assert_never(stage)
         except (NotFound, Conflict):
             # The pod was deleted, or replaced by another one of the same name.
             return
@@ -102,18 +107,32 @@ class Kubelets(Reconciler):
         node = self._context.nodes.lister.find(pod.spec.node_name)
         host = node.internal_address if node is not None else ""
         now = self._context.clock.now()
-        self._write_status(pod, pods.running_status(pod, host_ip=host, pod_ip=address, at=now))
+        status = pods.running_status(pod, host_ip=host, pod_ip=address, at=now)
+        if not pod.spec.readiness_gates:
+            self._write_status(pod, status)
+            return
+        others = [each for each in status["conditions"] if each["type"] != "Ready"]
+        status["conditions"] = [*others, pods.readiness_condition(pod, at=now)]
+        self._write_status(pod, status, PatchType.STRATEGIC)
 
     def _finish(self, pod: kinds.Pod) -> None:
         status = pods.finished_status(pod.spec.containers, at=self._context.clock.now())
         self._write_status(pod, status)
 
-    def _write_status(self, pod: kinds.Pod, status: dict[str, object]) -> None:
+    def _sync_readiness(self, pod: kinds.Pod) -> None:
+        ready = pods.readiness_condition(pod, at=self._context.clock.now())
+        # The conditions of the gates belong to other programs.
+        self._write_status(pod, {"conditions": [ready]}, PatchType.STRATEGIC)
+
+    def _write_status(
+        self, pod: kinds.Pod, status: dict[str, object], patch: PatchType = PatchType.MERGE
+    ) -> None:
         metadata = pod.metadata
         written = self._pods.patch(
             metadata.name,
             {"status": status},
             metadata.namespace,
+            type=patch,
             subresource="status",
             uid=metadata.uid,
         )
