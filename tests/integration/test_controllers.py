@@ -276,7 +276,7 @@ def test_an_unknown_name_is_one_line() -> None:
     line, _modules = process.stderr.splitlines()
     assert line == (
         "navarchos: --controllers='upgrades': this version has no such controllers; "
-        "it has rollouts, tides"
+        "it has rollouts, readiness-gates, tides"
     )
     assert process.returncode == 2
 

@@ -21,6 +21,7 @@ _ALERTS: Final = "tests/integration/operator/test_alerts.py"
 _GATES: Final = "tests/unit/operator/gates/test_decide.py"
 _GATES_IN_TIME: Final = "tests/integration/test_gates_in_time.py"
 _PREPARING: Final = "tests/unit/operator/drains/test_preparing.py"
+_READINESS: Final = "tests/unit/operator/test_readiness_gates.py"
 _SUCCESSORS: Final = "tests/unit/operator/drains/test_successors.py"
 _WAVES: Final = "tests/unit/operator/test_waves.py"
 
@@ -44,6 +45,8 @@ MUTANTS: Final[dict[str, tuple[Edit, str]]] = {
     ),
     "gate-problems-are-final": (value("None"), _GATES_IN_TIME),
     "lost-watches-stay-lost": (drop(), _GATES_IN_TIME),
+    "budgets-not-asked": (value("False"), _READINESS),
+    "pods-not-settled": (condition("False"), _READINESS),
     "gate-timeouts-ignored": (condition("True"), "tests/unit/operator/rollouts/test_status.py"),
     "soak-with-closed-gates": (swap(" is None", " is EPOCH"), _WAVES),
     "soak-ignored": (condition("False"), _WAVES),

@@ -23,6 +23,10 @@ REFUSED: Final[dict[str, tuple[dict[str, Any], str]]] = {
         {"action": {"job": JOB, "node": "InService", "afterwards": "Keep"}},
         "a node that stays in service has no cordon to keep",
     ),
+    "gate-of-another-program": (
+        {"drain": {"prepare": {"readinessGate": "target-health.example.com/web"}}},
+        "readinessGate",
+    ),
     "blackout-of-no-time": (
         {
             "strategy": {

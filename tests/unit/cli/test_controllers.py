@@ -13,7 +13,8 @@ TIDES = ("tests.cases.tides", "TIDES")
 @pytest.fixture
 def two(monkeypatch: pytest.MonkeyPatch) -> None:
     """A version with two systems."""
-    monkeypatch.setitem(controllers.MODULES, "tides", TIDES)
+    rollouts = controllers.MODULES["rollouts"]
+    monkeypatch.setattr(controllers, "MODULES", {"rollouts": rollouts, "tides": TIDES})
 
 
 @pytest.mark.rule("NP-50")
@@ -51,11 +52,14 @@ def test_a_name_that_this_version_does_not_have_is_refused(name: str, before: st
     with pytest.raises(ConfigError) as refused:
         controllers.select([f"{before}{name}"])
     assert str(refused.value) == (
-        f"--controllers={name!r}: this version has no such controllers; it has rollouts"
+        f"--controllers={name!r}: this version has no such controllers; "
+        "it has rollouts, readiness-gates"
     )
 
 
-@pytest.mark.parametrize("entries", [[""], ["-rollouts"], ["*", "-rollouts"], [","]])
+@pytest.mark.parametrize(
+    "entries", [[""], ["-rollouts"], ["*,-readiness-gates", "-rollouts"], [","]]
+)
 def test_a_process_without_any_controllers_is_refused(entries: list[str]) -> None:
     with pytest.raises(ConfigError, match="at least one name must be switched on"):
         controllers.select(entries)

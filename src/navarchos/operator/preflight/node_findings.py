@@ -88,6 +88,9 @@ def _prepared(spec: api.PrepareSpec | None) -> Iterator[PlanFinding]:
     parts = [f"gets the {mark.kind} {mark.key}={mark.value}" for mark in marks_of(spec)]
     if (wait := spec.wait_for_timestamp) is not None:
         parts.append(f"waits for the time in {wait.key} and {wait.grace_period_seconds} s more")
+    if spec.readiness_gate:
+        gate = f"the readiness gate {spec.readiness_gate}"
+        parts.append(f"makes its pods with {gate} unready, unless a budget covers them")
     parts += [f"waits for {spec.settle_seconds} s"] if spec.settle_seconds else []
     parts += [f"waits for the hook {hook}" for hook in spec.hooks]
     if parts:
