@@ -251,7 +251,8 @@ def test_a_system_without_its_permissions_does_not_stop_the_others(
         assert line["feature"] == "tides"
         assert 'User "system:serviceaccount:kube-system:navarchos" cannot list' in line["error"]
         assert line["hint"] == (
-            "grant its permissions: navarchos manifests --controllers=rollouts,tides | "
+            "grant its permissions: navarchos manifests "
+            "--controllers=rollouts,readiness-gates,tides | "
             "kubectl apply -f -"
         )
         roll(strict, client)

@@ -13,7 +13,7 @@ from navarchos.clock import SYSTEM_CLOCK, Clock
 from navarchos.informers import SharedInformer
 from navarchos.meta import format_time
 from navarchos.operator.api import v1alpha1 as api
-from navarchos.operator.leadership import leader_problem
+from navarchos.operator.deployment.settings import leader_problem
 from navarchos.runtime import list_all
 
 __all__ = [

@@ -10,17 +10,15 @@ from navarchos.client import Forbidden, ResourceClient
 from navarchos.drain import BUDGETS, Budget
 from navarchos.operator.api.v1alpha1 import NODE_DRAINS
 from navarchos.operator.nodes import NODES, Node
-from navarchos.operator.readiness_gates.decide import (
+from navarchos.operator.readiness_gates import (
     GATED_PODS,
+    NODE_INDEX,
     GatedPod,
+    ReadinessReconciler,
     changes_of,
+    index_by_node,
     trim_pod,
     unready_gates,
-)
-from navarchos.operator.readiness_gates.reconciler import (
-    NODE_INDEX,
-    ReadinessReconciler,
-    index_by_node,
 )
 from navarchos.runtime import DONE, Request, Result
 from navarchos.testing.apiserver import Fault

@@ -15,14 +15,13 @@ from navarchos.drain.eviction import EvictionOutcome, served_eviction
 from navarchos.errors import ConfigError
 from navarchos.meta import Object, controller_of
 from navarchos.operator.api import v1alpha1 as api
-from navarchos.operator.deployment.settings import NAME, NAMESPACE
+from navarchos.operator.deployment.settings import NAME, NAMESPACE, leader_problem
 from navarchos.operator.drains import successors
 from navarchos.operator.drains.cordon import RBAC as CORDON_RBAC
 from navarchos.operator.drains.pods import RBAC as POD_RBAC
 from navarchos.operator.drains.settings import DrainSettings
 from navarchos.operator.gates import GateChecker, PrometheusReader
 from navarchos.operator.jobs import JOBS, job_manifest
-from navarchos.operator.leadership import leader_problem
 from navarchos.operator.preflight import kinds
 from navarchos.operator.preflight.findings import FindingReason, PlanFinding, Severity
 from navarchos.operator.preflight.prediction import (

@@ -392,7 +392,7 @@ class Pipeline:
         self._clients.nodes.patch_any_version(node, body)
 
     def _keep_cordon(self, replacement: api.NodeReplacement, drain: api.NodeDrain | None) -> None:
-        """Let neither the end of this drain nor that of another one uncordon the node."""
+        """Let neither this drain nor another one uncordon the node when it ends."""
         if drain is None:
             return
         # The patch fails if the drain has changed: when a user has deleted it, its finalizer may

@@ -81,7 +81,7 @@ class PodMeta(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=Tru
     owner_references: tuple[OwnerReference, ...] = ()
 
 
-class ReadinessGate(msgspec.Struct, frozen=True, rename="camel", gc=False):
+class _ReadinessGate(msgspec.Struct, frozen=True, rename="camel", gc=False):
     """A condition that another program sets, and that the pod needs to be ready."""
 
     condition_type: str = ""
@@ -100,7 +100,7 @@ class PodSpec(msgspec.Struct, frozen=True, rename="camel", gc=False, kw_only=Tru
     init_containers: tuple[Container, ...] = ()
     overhead: Mapping[str, str | int] = {}
     termination_grace_period_seconds: int = 30
-    readiness_gates: tuple[ReadinessGate, ...] = ()
+    readiness_gates: tuple[_ReadinessGate, ...] = ()
 
 
 class PodStatus(msgspec.Struct, frozen=True, gc=False):
