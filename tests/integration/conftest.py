@@ -11,6 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cases.prometheus import Prometheus
+
+from navarchos.testing.controlplane.guard import Guard
 
 
 @dataclass(frozen=True)
@@ -91,3 +94,13 @@ def manifest(tmp_path: Path) -> Callable[[str], str]:
         return str(path)
 
     return write
+
+
+@pytest.fixture
+def prometheus(guard: Guard, tmp_path: Path) -> Iterator[Prometheus]:
+    """A Prometheus that was not started yet."""
+    server = Prometheus(guard, tmp_path)
+    try:
+        yield server
+    finally:
+        server.close()

@@ -17,7 +17,7 @@ from tests.mutations.marks import Edit, condition, drop, mutate, swap, value
 ROOT: Final = Path(__file__).parents[2]
 
 _ACTIONS: Final = "tests/unit/operator/test_actions.py"
-_ALERTS: Final = "tests/integration/operator/test_alerts.py"
+_ALERTS: Final = "tests/integration/test_alert_queries.py"
 _GATES: Final = "tests/unit/operator/gates/test_decide.py"
 _GATES_IN_TIME: Final = "tests/integration/test_gates_in_time.py"
 _PREPARING: Final = "tests/unit/operator/drains/test_preparing.py"

@@ -1,38 +1,13 @@
-"""Gates on the alerts of a real Prometheus: its own query language, and a whole manager."""
+"""Gates of a whole manager on the alerts of a real Prometheus."""
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from tests.cases.case import Case
 from tests.cases.prometheus import Prometheus
 from tests.cases.waiting import wait_for
 
-from navarchos.clock import SYSTEM_CLOCK
-from navarchos.instrument import Instruments
-from navarchos.operator.api import v1alpha1 as api
-from navarchos.operator.gates.alerts import (
-    AlertPollers,
-    AlertQuery,
-    PrometheusReader,
-    query_of_gate,
-)
-from navarchos.testing.clock import FakeClock
-from navarchos.testing.controlplane.guard import Guard
-
 pytestmark = pytest.mark.timeout(240)
-
-
-@pytest.fixture
-def prometheus(guard: Guard, tmp_path: Path) -> Iterator[Prometheus]:
-    """A Prometheus that was not started yet."""
-    server = Prometheus(guard, tmp_path)
-    try:
-        yield server
-    finally:
-        server.close()
 
 
 def gate(prometheus: Prometheus, name: str, **fields: Any) -> dict[str, Any]:
@@ -68,58 +43,6 @@ def assert_waits(case: Case, node: str, gate_name: str) -> None:
     wait_for("the reason Gate", lambda: waiting().get("reason") == "Gate")
     assert f"gate {gate_name} is closed" in waiting()["message"]
     assert not case.is_cordoned(node)
-
-
-@pytest.mark.rule("RB-65")
-def test_a_real_prometheus_evaluates_each_row_of_the_query_table(prometheus: Prometheus) -> None:
-    prometheus.start(firing=["RebootRequired", "NodeDown", 'a"b7'], pending=["NodeSlow"])
-    active = prometheus.active
-    assert active() == ("NodeDown", "NodeSlow", "RebootRequired", 'a"b7')
-    assert active(states="Firing") == ("NodeDown", "RebootRequired", 'a"b7')
-    # An anchored filter must match the whole name, and other filters match anywhere in it.
-    assert active(filter="^Reboot$") == ("NodeDown", "NodeSlow", "RebootRequired", 'a"b7')
-    assert active(filter="^RebootRequired$") == ("NodeDown", "NodeSlow", 'a"b7')
-    assert active(filter="eDow", match="Only") == ("NodeDown",)
-    assert active(filter="Reboot|Node") == ('a"b7',)
-    assert active(filter="(?i)node", match="Only") == ("NodeDown", "NodeSlow")
-    only = active(filter="Reboot|Node", match="Only", states="Firing")
-    assert only == ("NodeDown", "RebootRequired")
-    assert active(filter=r'a"b\d') == ("NodeDown", "NodeSlow", "RebootRequired")
-    prometheus.set_alerts()
-    assert active() == ()
-
-
-@pytest.mark.rule("RB-66")
-def test_a_query_follows_alerts_in_turns_of_15_seconds(prometheus: Prometheus) -> None:
-    clock = FakeClock()
-    seen: list[tuple[float, tuple[str, ...], str]] = []
-    query = query_of_gate(msgspec.convert({"url": prometheus.url}, api.AlertsGate))
-
-    def note(_: AlertQuery) -> None:
-        result = pollers.result(query)
-        assert result is not None
-        seen.append((clock.monotonic() - began, result.alerts, result.failure))
-
-    pollers = AlertPollers(
-        PrometheusReader(SYSTEM_CLOCK), on_result=note, clock=clock, instruments=Instruments()
-    )
-    began = clock.monotonic()
-    try:
-        prometheus.start(firing=["WebDown"])
-        pollers.want({query: 0})
-        clock.advance(14.9)
-        assert seen == [(0.0, ("WebDown",), "")]
-        prometheus.stop()
-        clock.advance(14.9)
-        assert seen[1:] == [(15.0, (), f"{prometheus.url} did not answer: Connection refused")]
-        prometheus.start()
-        clock.advance(0.3)
-        assert seen[2:] == [(30.0, (), "")]
-        pollers.want({})
-        clock.advance(600.0)
-        assert len(seen) == 3
-    finally:
-        pollers.close()
 
 
 @pytest.mark.rule("RB-65")
