@@ -36,6 +36,7 @@ class FindingReason(StrEnum):
     DRAIN_HOOK = "DrainHook"
     PREPARED = "NodePrepared"
     REPLACED_FIRST = "ReplacedFirst"
+    MADE_UNREADY = "MadeUnready"
     NO_OTHER_NODE = "NoOtherNode"
     VOLUME_BOUND = "VolumeBound"
     NO_CAPACITY = "NoCapacity"

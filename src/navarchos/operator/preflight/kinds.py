@@ -51,9 +51,16 @@ class PlanVolume(Volume, frozen=True, rename="camel", gc=False):
     persistent_volume_claim: ClaimSource | None = None
 
 
-class PlanPodSpec(PodSpec, frozen=True, rename="camel", gc=False, kw_only=True):
-    """The fields of a pod that decide where it can run."""
+class PlanReadinessGate(msgspec.Struct, frozen=True, rename="camel", gc=False):
+    """A condition that must be true before the pod is Ready."""
 
+    condition_type: str = ""
+
+
+class PlanPodSpec(PodSpec, frozen=True, rename="camel", gc=False, kw_only=True):
+    """The fields of a pod that decide where it can run, and its readiness gates."""
+
+    readiness_gates: tuple[PlanReadinessGate, ...] = ()
     node_selector: Mapping[str, str] = {}
     affinity: Affinity | None = None
     tolerations: tuple[Toleration, ...] = ()

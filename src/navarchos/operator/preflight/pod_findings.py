@@ -22,9 +22,10 @@ from navarchos.operator.drains.batch import TERMINATING_TOO_LONG_AFTER
 from navarchos.operator.drains.settings import DrainSettings
 from navarchos.operator.drains.successors import may_have_successor
 from navarchos.operator.preflight.findings import FindingReason, PlanFinding, Severity
+from navarchos.operator.preflight.kinds import PlanPod
 from navarchos.operator.preflight.placement import PlacementFailure, UnplaceablePod
 
-__all__ = ["PodContext", "find_for_pods", "finding_of_unplaceable"]
+__all__ = ["PodContext", "find_for_pods", "find_unready_pods", "finding_of_unplaceable"]
 
 _LOSSES: Final = frozenset(
     {PodReason.LOCAL_STORAGE, PodReason.UNMANAGED, PodReason.DAEMON_SET_GONE}
@@ -117,6 +118,34 @@ def find_for_pods(
             yield _stuck_terminating(planned)
         else:
             yield from _held_by_finalizers(planned)
+
+
+def find_unready_pods(
+    pods: Iterable[PlanPod], gate: str, context: PodContext
+) -> Iterator[PlanFinding]:
+    """Yield which pods of a node become unready before its cordon, and which ones a budget keeps.
+
+    Args:
+        pods: All pods of the node; the pods of DaemonSets become unready as well.
+        gate: The condition that `drain.prepare.readinessGate` names.
+        context: The state of the cluster.
+    """
+    for pod in pods:
+        if pod.is_finished or pod.is_terminating:
+            continue
+        if all(each.condition_type != gate for each in pod.spec.readiness_gates):
+            continue
+        budgets = budgets_of(pod, context.budgets.get(pod.metadata.namespace, ()))
+        names = tuple(full_name(budget.metadata) for budget in budgets)
+        yield PlanFinding(
+            severity=Severity.NOTE,
+            reason=FindingReason.MADE_UNREADY,
+            message=f"stays ready until its eviction, because a budget covers it: {names[0]}"
+            if names
+            else f"becomes unready before the cordon of its node, by its readiness gate {gate}",
+            pod=full_name(pod.metadata),
+            budgets=names,
+        )
 
 
 def _of_hook(planned: PlannedPod) -> PlanFinding:

@@ -402,6 +402,9 @@ def _findings(
             view.drains.get(node.name, ()),
         )
     yield from pod_findings.find_for_pods(plan, settings, view.context)
+    prepare = planned.rollout.spec.drain.prepare
+    if prepare is not None and (gate := prepare.readiness_gate):
+        yield from pod_findings.find_unready_pods(view.pods.get(node.name, ()), gate, view.context)
     for unplaceable in view.placement.unplaceable(node.name, _recreated(plan, view.pods)):
         yield pod_findings.finding_of_unplaceable(unplaceable)
 

@@ -383,3 +383,30 @@ def test_a_plan_shows_windows_and_waves(make: Make) -> None:
     assert [one.reason for one in wrong.findings] == ["InvalidSpec"]
     wrong = plan(windows=[{"start": "9am", "end": "09:00"}])
     assert wrong.is_blocked
+
+
+@pytest.mark.rule("IG-76")
+def test_a_plan_names_the_pods_that_become_unready(make_cluster: Callable[[], Cluster]) -> None:
+    cluster, gate = make_cluster(), "navarchos.pusher.com/in-service"
+    cluster.spec["drain"] = {"prepare": {"readinessGate": gate}}
+    gates, other = [{"conditionType": gate}], [{"conditionType": "navarchos.pusher.com/warm"}]
+    cluster.pod("web-1", app="web", readinessGates=gates)
+    cluster.pod("free", readinessGates=gates)
+    cluster.pod("logs-1", owner=("apps/v1", "DaemonSet", "logs"), app="logs", readinessGates=gates)
+    cluster.pod("warm", readinessGates=other)
+    cluster.pod("elsewhere", "far", readinessGates=gates)
+    ending = {"deletionTimestamp": "2026-01-01T12:00:00Z", "finalizers": ["example.org/f"]}
+    cluster.pod("ending", metadata=ending, readinessGates=gates)
+    (node,) = cluster.plan().nodes
+    found = {each.pod: each for each in node.findings if each.reason == "MadeUnready"}
+    unready = f"becomes unready before the cordon of its node, by its readiness gate {gate}"
+    kept = "stays ready until its eviction, because a budget covers it: shop/web"
+    assert {pod: each.message for pod, each in found.items()} == {
+        "shop/free": unready,
+        "shop/logs-1": unready,
+        "shop/web-1": kept,
+    }
+    assert found["shop/web-1"].budgets == ("shop/web",)
+    del cluster.spec["drain"]
+    (node,) = cluster.plan().nodes
+    assert not [each for each in node.findings if each.reason == "MadeUnready"]
