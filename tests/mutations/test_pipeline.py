@@ -26,6 +26,7 @@ _SUCCESSORS: Final = "tests/unit/operator/drains/test_successors.py"
 _WAVES: Final = "tests/unit/operator/test_waves.py"
 
 MUTANTS: Final[dict[str, tuple[Edit, str]]] = {
+    "late-nodes-ignored": (value("[]"), "tests/unit/operator/test_readiness_gates.py"),
     "missing-objects-block": (condition("False"), _GATES),
     "one-object-is-enough": (condition("len(unmet) < len(objects)"), _GATES),
     "one-unready-node-too-many": (swap("<=", "<= 1 +"), _GATES),

@@ -264,7 +264,7 @@ class ReadinessReconciler(Reconciler):
     def _answer(self, node: Node, unready: frozenset[str]) -> Result:
         """Answer the drains of a node whose gate is done."""
         waits = []
-        for drain in self._clients.drains.list():
+        for drain in self._clients.drains.list() if unready else ():
             spec = drain.spec.prepare
             if drain.spec.node_name != node.metadata.name or spec is None:
                 continue
@@ -334,8 +334,9 @@ def _inputs(pod: GatedPod) -> object:
 
 
 def _node(node: Node) -> Iterable[Request]:
-    if unready_gates(node):
-        yield Request("", node.metadata.name)
+    # Also without a mark: pods may have been seen before their node.
+    # mutant: late-nodes-ignored
+    return [Request("", node.metadata.name)]
 
 
 def _node_of_drain(drain: api.NodeDrain) -> Iterable[Request]:

@@ -13,6 +13,7 @@ from navarchos.operator.nodes import NODES, Node
 from navarchos.operator.readiness_gates import (
     GATED_PODS,
     NODE_INDEX,
+    READINESS_GATES,
     GatedPod,
     ReadinessReconciler,
     changes_of,
@@ -20,8 +21,11 @@ from navarchos.operator.readiness_gates import (
     trim_pod,
     unready_gates,
 )
-from navarchos.runtime import DONE, Request, Result
-from navarchos.testing.apiserver import Fault
+from navarchos.operator.systems import add_systems
+from navarchos.runtime import DONE, Manager, Request, Result
+from navarchos.testing.apiserver import ApiServer, Fault
+from navarchos.testing.clock import FakeClock
+from navarchos.testing.managers import running_manager
 
 GATE, OTHER = "navarchos.pusher.com/in-service", "navarchos.pusher.com/warm"
 FOREIGN = "target-health.example.com/web"
@@ -236,3 +240,26 @@ def test_a_manager_that_takes_over_writes_nothing_twice(world: World) -> None:
     world.begin()
     assert world.reconcile().requeue_after == 8.0
     assert world.patches() == before
+
+
+def test_a_pod_is_ready_also_if_its_node_is_seen_later(definitions: list[Any]) -> None:
+    """The watches of pods and of nodes are independent of each other."""
+    clock = FakeClock()
+    server = ApiServer(crds=definitions, clock=clock)
+
+    def set_up(manager: Manager) -> None:
+        add_systems(manager, [READINESS_GATES])
+
+    def conditions() -> dict[str, str]:
+        clock.advance(2.0)
+        found = server.get("pods", "web", "default")["status"].get("conditions", ())
+        return {each["type"]: each["status"] for each in found}
+
+    with (
+        server.client(user_agent="manager") as client,
+        running_manager(set_up, client, clock=clock),
+    ):
+        server.install({"apiVersion": "v1", "kind": "Pod", **pod()})
+        assert conditions() == {}
+        server.install({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}})
+        assert conditions() == {GATE: "True"}
