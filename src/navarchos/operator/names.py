@@ -20,9 +20,9 @@ __all__ = [
     "MAX_LABEL_LENGTH",
     "MAX_NAME_LENGTH",
     "MOVED_FOR_ANNOTATION",
-    "READINESS_HOOK",
     "RESUME_ANNOTATION",
     "TO_BE_REPLACED_TAINT",
+    "UNREADY_ANNOTATION",
     "UNREADY_PREFIX",
     "child_name",
 ]
@@ -48,8 +48,8 @@ DRAIN_HOOK_ANNOTATION: Final = "navarchos.pusher.com/drain-hook"
 HOOK_ANSWER_PREFIX: Final = "hook.navarchos.pusher.com/"
 """On a NodeDrain, before the name of a hook: its answer, `Done` or `Waiting: TEXT`."""
 
-READINESS_HOOK: Final = "readiness-gate"
-"""The hook that answers when the pods of `prepare.readinessGate` have become unready."""
+UNREADY_ANNOTATION: Final = "navarchos.pusher.com/pods-unready"
+"""On a NodeDrain: the pods of `prepare.readinessGate` have become unready, and have settled."""
 
 UNREADY_PREFIX: Final = "navarchos.pusher.com/unready."
 """On a node, before the name of a readiness gate: the gate's pods on the node must be unready."""

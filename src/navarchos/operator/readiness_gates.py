@@ -23,7 +23,7 @@ from navarchos.informers.source import informer_rbac
 from navarchos.meta import EPOCH, format_time
 from navarchos.operator.api import v1alpha1 as api
 from navarchos.operator.clients import OperatorClients
-from navarchos.operator.names import HOOK_ANSWER_PREFIX, READINESS_HOOK, UNREADY_PREFIX
+from navarchos.operator.names import UNREADY_ANNOTATION, UNREADY_PREFIX
 from navarchos.operator.nodes import NODES, Node
 from navarchos.operator.setup import OperatorParts, Part
 from navarchos.operator.systems import System
@@ -204,7 +204,10 @@ RBAC: Final = (
 )
 """Permissions of the reconciler and its caches; the controller of drains has others."""
 
-_ANSWER: Final = f"{HOOK_ANSWER_PREFIX}{READINESS_HOOK}"
+_AGAIN: Final = Result(requeue_after=1.0)
+"""A pod was not written. No event may follow: the other write may be of another condition."""
+
+_ANSWER: Final = {"metadata": {"annotations": {UNREADY_ANNOTATION: "true"}}}
 
 
 class ReadinessReconciler(Reconciler):
@@ -233,19 +236,21 @@ class ReadinessReconciler(Reconciler):
         """Write the conditions that differ, then answer the drains that wait for them."""
         node = self._clients.nodes.find(request.name)
         if node is None:
-            return DONE
+            return DONE  # the event of the node comes later
         unready = unready_gates(node)
         pods = self._pods.by_index(NODE_INDEX, request.name)
         now = self._clock.now()
+        is_complete = True
         for pod in pods:
             budgets = self._budgets.list(namespace=pod.metadata.namespace) if unready else ()
             for change in changes_of(pod, unready, budgets):
                 if not self._write(pod, change.patch(now)):
+                    is_complete = False
                     break
-        return self._answer(node, unready)
+        return self._answer(node, unready) if is_complete else _AGAIN
 
     def _write(self, pod: GatedPod, body: dict[str, object]) -> bool:
-        """Patch the status of a pod; return whether it still exists."""
+        """Patch the status of a pod; return whether it was written."""
         meta = pod.metadata
         try:
             written = self._pods.client.patch(
@@ -257,7 +262,7 @@ class ReadinessReconciler(Reconciler):
                 uid=meta.uid,
             )
         except OUTDATED_READ:
-            return False  # gone, or another pod has its name: its event comes
+            return False  # gone, replaced, or changed by many clients at once
         self._pods.observe(written)
         return True
 
@@ -275,8 +280,7 @@ class ReadinessReconciler(Reconciler):
             if left > timedelta():  # mutant: pods-not-settled
                 waits.append(left.total_seconds())
                 continue
-            body = {"metadata": {"annotations": {_ANSWER: "Done"}}}
-            self._clients.drains.patch_any_version(drain, body)
+            self._clients.drains.patch_any_version(drain, _ANSWER)
         return Result(requeue_after=min(waits)) if waits else DONE
 
     def _all_of(self, node: Node, gate: str) -> Sequence[GatedPod]:
@@ -289,7 +293,7 @@ def _is_waiting(drain: api.NodeDrain) -> bool:
     return (
         drain.status.phase is api.DrainPhase.PREPARING
         and drain.metadata.deletion_timestamp is None
-        and drain.metadata.annotations.get(_ANSWER, "") != "Done"
+        and UNREADY_ANNOTATION not in drain.metadata.annotations
     )
 
 

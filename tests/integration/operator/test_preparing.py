@@ -606,8 +606,8 @@ def test_a_drain_says_that_no_manager_changes_readiness_gates(case: Case) -> Non
     case.wait_for_phase("Halted")
     (failure,) = case.status("NodeReplacement", case.replacement(node))["failures"]
     assert failure["reason"] == "PrepareTimeout"
-    assert "hook readiness-gate: has not answered" in failure["message"]
-    assert "--controllers" in failure["message"]
+    assert f"readiness gate {GATE}: its pods are not unready yet" in failure["message"]
+    assert "--controllers=rollouts,readiness-gates" in failure["message"]
     assert not case.is_cordoned(node)
     annotations = case.node(node)["metadata"].get("annotations") or {}
     assert not [key for key in annotations if "unready" in key]

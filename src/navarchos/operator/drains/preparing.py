@@ -5,7 +5,7 @@ marks are missing   ──> set them, and once more if another client has remove
 load balancers      ──> wait `settleSeconds` after the last mark
 detacher            ──> wait for its timestamp on the node, and for the grace period
 hooks               ──> wait until each has answered `Done` on the NodeDrain
-readiness gate      ──> a mark, and a hook that another controller answers
+readiness gate      ──> a mark; wait until another controller says that its pods are unready
 ```
 """
 
@@ -30,7 +30,7 @@ from navarchos.operator.names import (
     DETACHING_ANNOTATION,
     DRAIN_HOOK_ANNOTATION,
     HOOK_ANSWER_PREFIX,
-    READINESS_HOOK,
+    UNREADY_ANNOTATION,
     UNREADY_PREFIX,
 )
 from navarchos.operator.nodes import Node
@@ -55,7 +55,6 @@ _CLOCK_DIFFERENCE: Final = timedelta(seconds=5)
 _DONE: Final = "Done"
 _WAITING: Final = "Waiting:"
 _UNREADABLE: Final = "is not a time in RFC 3339:"
-_NO_ANSWER: Final = "has not answered, which a manager with --controllers=readiness-gates does"
 _MAX_ANSWER: Final = 256
 _MAX_TIME: Final = 64
 _MAX_NAMED: Final = 3
@@ -158,8 +157,6 @@ def decide_preparation(
     """
     spec = drain.spec.prepare or api.PrepareSpec()
     hooks = {**dict.fromkeys(spec.hooks, ()), **hooks_of(plan)}
-    if spec.readiness_gate:
-        hooks.setdefault(READINESS_HOOK, ())
     marks = marks_of(spec)
     if not (marks or hooks or spec.settle_seconds or drain.status.prepare_timestamp):
         return None
@@ -251,10 +248,17 @@ class _MarkedNode:
         if settled_at > now:
             text = f"settleSeconds end at {format_time(settled_at)}"
             yield _Missing(PrepareReason.WAITING_FOR_LOAD_BALANCERS, text, settled_at)
+        if self.spec.readiness_gate and not self._are_pods_unready():
+            text = f"readiness gate {self.spec.readiness_gate}: its pods are not unready yet"
+            text = f"{text} (managers with --controllers=rollouts,readiness-gates change them)"
+            yield _Missing(PrepareReason.WAITING_FOR_LOAD_BALANCERS, text)
         yield from self._missing_timestamp(held, now)
         unanswered = [text for hook in sorted(hooks) if (text := self._ask(hook, hooks[hook]))]
         if unanswered:
             yield _Missing(PrepareReason.WAITING_FOR_HOOKS, ", ".join(unanswered))
+
+    def _are_pods_unready(self) -> bool:
+        return UNREADY_ANNOTATION in self.drain.metadata.annotations
 
     def _missing_timestamp(
         self, held: Mapping[str, MarkEntry], now: datetime
@@ -300,6 +304,5 @@ class _MarkedNode:
         named = ", ".join(pods[:_MAX_NAMED])
         more = f" and {len(pods) - _MAX_NAMED} more" if len(pods) > _MAX_NAMED else ""
         of_pods = f" of {named}{more}" if pods else ""
-        silent = _NO_ANSWER if hook == READINESS_HOOK else "has not answered"
-        said = answer.removeprefix(_WAITING).strip()[:_MAX_ANSWER] or silent
+        said = answer.removeprefix(_WAITING).strip()[:_MAX_ANSWER] or "has not answered"
         return f"hook {hook}{of_pods}: {said}"
