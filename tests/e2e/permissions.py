@@ -7,10 +7,20 @@ import yaml
 from tests.cases.manifests import WIDGETS
 from tests.cases.target import CONFIG
 
+from navarchos.cli.controllers import DEFAULT, MODULES, load
 from navarchos.operator.deployment.manifests import manager_rbac
 from navarchos.testing.controlplane import AuditEvent
 
-__all__ = ["ACCOUNT", "Permission", "asked_by_admission", "granted", "refused", "used"]
+__all__ = [
+    "ACCOUNT",
+    "Permission",
+    "asked_by_admission",
+    "granted",
+    "of_systems",
+    "refused",
+    "requested",
+    "used",
+]
 
 ACCOUNT: Final = "system:serviceaccount:kube-system:navarchos"
 
@@ -60,6 +70,24 @@ def _of_role(manifest: dict[str, Any]) -> Iterator[Permission]:
                 for verb in rule["verbs"]:
                     for name in rule.get("resourceNames", [""]):
                         yield Permission(verb, _target(group, resource), namespace, name)
+
+
+def of_systems() -> set[Permission]:
+    """Return the permissions of the systems that are off by default."""
+    others = load(name for name in MODULES if name not in DEFAULT)
+    return {
+        Permission(verb, _target(rule.resource.group, rule.target), namespace)
+        for system in others
+        for namespace, rules in system.rbac.items()
+        for rule in rules
+        for verb in rule.verbs
+    }
+
+
+def requested(events: Iterable[AuditEvent]) -> set[Permission]:
+    """Return what the account requested in the whole cluster, by any permission."""
+    ours = (e for e in events if e.user.username == ACCOUNT and e.object_ref is not None)
+    return {_asked(event)._replace(namespace="", name="") for event in ours}
 
 
 def asked_by_admission() -> set[Permission]:

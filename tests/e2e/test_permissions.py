@@ -8,7 +8,14 @@ from pathlib import Path
 
 import pytest
 from tests.cases.target import Target
-from tests.e2e.permissions import asked_by_admission, granted, refused, used
+from tests.e2e.permissions import (
+    asked_by_admission,
+    granted,
+    of_systems,
+    refused,
+    requested,
+    used,
+)
 
 from navarchos.testing.controlplane import AuditEvent
 
@@ -47,4 +54,12 @@ def test_the_used_permissions_are_the_granted_permissions(
     requested = used(events, permissions)
     assert sorted(requested - permissions) == [], "used but not granted"
     unused = permissions - requested - asked_by_admission()
+    assert sorted(unused) == [], "granted but not used"
+
+
+@pytest.mark.rule("NP-50")
+@pytest.mark.usefixtures("whole_suite", "account")
+def test_each_system_uses_its_permissions(target: Target, older_log: Sequence[AuditEvent]) -> None:
+    assert target.audit is not None
+    unused = of_systems() - requested([*target.audit(), *older_log])
     assert sorted(unused) == [], "granted but not used"
