@@ -26,6 +26,10 @@ _SUCCESSORS: Final = "tests/unit/operator/drains/test_successors.py"
 _WAVES: Final = "tests/unit/operator/test_waves.py"
 
 MUTANTS: Final[dict[str, tuple[Edit, str]]] = {
+    "late-pods-settle": (
+        condition("found is None or is_true != was_true"),
+        "tests/unit/operator/test_readiness_gates.py",
+    ),
     "late-nodes-ignored": (value("[]"), "tests/unit/operator/test_readiness_gates.py"),
     "missing-objects-block": (condition("False"), _GATES),
     "one-object-is-enough": (condition("len(unmet) < len(objects)"), _GATES),

@@ -165,7 +165,8 @@ def changes_of(
     """Yield the conditions of a pod that have to change.
 
     A pod under a PodDisruptionBudget stays ready: unready, it would count against the budget, and
-    no eviction has asked that budget. A pod that has ended or is being deleted stays as it is.
+    no eviction has asked that budget. A pod that has ended or is being deleted stays as it is, and
+    so does a pod on a node with the mark that was not ready before.
 
     Args:
         pod: The pod.
@@ -179,7 +180,10 @@ def changes_of(
     for type_ in gates_of(pod):
         is_true = is_kept or type_ not in unready
         found = _condition(pod, type_)
-        if found is None or found.status != str(is_true):
+        was_true = found is not None and found.status == str(True)
+        # A pod without the condition is not ready. Its time would prolong the wait of a drain
+        # whose node gets one new pod after the other.
+        if is_true != was_true:  # mutant: late-pods-settle
             yield GateChange(type_, is_true)
 
 

@@ -70,11 +70,12 @@ def budget(app: str) -> Budget:
         (pod(**{GATE: "Unknown"}), (), {GATE: True}),
         (pod(**{GATE: "False"}), (), {GATE: True}),
         (pod(**{GATE: "True"}), (GATE,), {GATE: False}),
-        (pod(), (GATE,), {GATE: False}),
+        (pod(), (GATE,), {}),
+        (pod(**{GATE: "Unknown"}), (GATE,), {}),
         (pod(**{GATE: "False"}), (GATE,), {}),
         (pod("web", GATE, OTHER, **{GATE: "True"}), (GATE,), {GATE: False, OTHER: True}),
         (pod("web", FOREIGN), (GATE,), {}),
-        (pod("web", FOREIGN, GATE), (GATE, FOREIGN), {GATE: False}),
+        (pod("web", FOREIGN, GATE, **{GATE: "True"}), (GATE, FOREIGN), {GATE: False}),
         (pod("guarded", **{GATE: "True"}), (GATE,), {}),
         (pod("guarded", **{GATE: "False"}), (GATE,), {GATE: True}),
         (pod(phase="Succeeded"), (), {}),
@@ -296,3 +297,17 @@ def test_a_process_that_is_killed_after_any_write_is_continued(world: World, wri
     assert world.reconcile() == DONE
     assert [world.conditions(name) for name in ("one", "two", "three")] == [{GATE: "False"}] * 3
     assert (world.answer, world.patches() - before) == ("true", max(3 - writes, 0))
+
+
+def test_pods_that_come_after_the_mark_do_not_prolong_the_wait(world: World) -> None:
+    """They have never been ready on this node, and a busy node gets one after the other."""
+    world.add(pod(**{GATE: "True"}))
+    world.mark()
+    assert world.reconcile().requeue_after == 20.0
+    world.operator.clock.advance(15.0)
+    world.add(pod("late", GATE))
+    assert world.reconcile().requeue_after == 5.0
+    assert world.conditions("late") == {}
+    world.mark(is_marked=False)
+    world.reconcile()
+    assert world.conditions("late") == {GATE: "True"}
