@@ -51,6 +51,7 @@ MUTANTS: Final[dict[str, tuple[Edit, str]]] = {
     "gate-problems-are-final": (value("None"), _GATES_IN_TIME),
     "lost-watches-stay-lost": (drop(), _GATES_IN_TIME),
     "budgets-not-asked": (value("False"), _READINESS),
+    "answers-of-former-marks": (value("entry is not None and answer is not None"), _READINESS),
     "pods-not-settled": (condition("False"), _READINESS),
     "gate-timeouts-ignored": (condition("True"), "tests/unit/operator/rollouts/test_status.py"),
     "soak-with-closed-gates": (swap(" is None", " is EPOCH"), _WAVES),

@@ -24,7 +24,7 @@ from navarchos.client import Client
 from navarchos.client.rbac import PolicyRule
 from navarchos.informers import SharedInformer
 from navarchos.meta import format_time
-from navarchos.operator.names import FIELD_MANAGER, MARKS_ANNOTATION
+from navarchos.operator.names import FIELD_MANAGER, MARKS_ANNOTATION, UNREADY_PREFIX
 from navarchos.operator.nodes import NODES, Node
 from navarchos.runtime import CachedClient
 from navarchos.structs import make_decoder
@@ -39,6 +39,7 @@ __all__ = [
     "NodeMarks",
     "holders_of",
     "read_marks",
+    "readiness_mark",
     "return_patch",
     "take_patch",
 ]
@@ -117,6 +118,11 @@ class MarkEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 _RECORD: Final = make_decoder(dict[str, MarkEntry])
+
+
+def readiness_mark(gate: str) -> Mark:
+    """Return the mark that makes pods with a readiness gate unready."""
+    return Mark(MarkKind.ANNOTATION, f"{UNREADY_PREFIX}{gate.partition('/')[2]}", "true")
 
 
 def read_marks(node: Node) -> dict[str, MarkEntry]:

@@ -49,7 +49,7 @@ HOOK_ANSWER_PREFIX: Final = "hook.navarchos.pusher.com/"
 """On a NodeDrain, before the name of a hook: its answer, `Done` or `Waiting: TEXT`."""
 
 UNREADY_ANNOTATION: Final = "navarchos.pusher.com/pods-unready"
-"""On a NodeDrain: the pods of `prepare.readinessGate` have become unready, and have settled."""
+"""On a NodeDrain: the time of the mark because of which pods have become unready."""
 
 UNREADY_PREFIX: Final = "navarchos.pusher.com/unready."
 """On a node, before the name of a readiness gate: the gate's pods on the node must be unready."""

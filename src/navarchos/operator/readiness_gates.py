@@ -23,6 +23,7 @@ from navarchos.informers.source import informer_rbac
 from navarchos.meta import EPOCH, format_time
 from navarchos.operator.api import v1alpha1 as api
 from navarchos.operator.clients import OperatorClients
+from navarchos.operator.marks import read_marks, readiness_mark
 from navarchos.operator.names import UNREADY_ANNOTATION, UNREADY_PREFIX
 from navarchos.operator.nodes import NODES, Node
 from navarchos.operator.setup import OperatorParts, Part
@@ -211,8 +212,6 @@ RBAC: Final = (
 _AGAIN: Final = Result(requeue_after=1.0)
 """A pod was not written. No event may follow: the other write may be of another condition."""
 
-_ANSWER: Final = {"metadata": {"annotations": {UNREADY_ANNOTATION: "true"}}}
-
 
 class ReadinessReconciler(Reconciler):
     """Makes the readiness gates of pods follow their nodes. A request is the name of a node.
@@ -272,19 +271,24 @@ class ReadinessReconciler(Reconciler):
 
     def _answer(self, node: Node, unready: frozenset[str]) -> Result:
         """Answer the drains of a node whose gate is done."""
-        waits = []
+        waits, marks = [], read_marks(node)
         for drain in self._clients.drains.list() if unready else ():
             spec = drain.spec.prepare
             if drain.spec.node_name != node.metadata.name or spec is None:
                 continue
-            if not _is_waiting(drain) or spec.readiness_gate not in unready:
+            if not _is_preparing(drain) or spec.readiness_gate not in unready:
+                continue
+            entry = marks.get(readiness_mark(spec.readiness_gate).id)
+            answer = format_time(entry.since) if entry is not None else ""
+            if drain.metadata.annotations.get(UNREADY_ANNOTATION, "") == answer:
                 continue
             since = unready_since(self._all_of(node, spec.readiness_gate), spec.readiness_gate)
             left = since + timedelta(seconds=spec.settle_seconds) - self._clock.now()
             if left > timedelta():  # mutant: pods-not-settled
                 waits.append(left.total_seconds())
                 continue
-            self._clients.drains.patch_any_version(drain, _ANSWER)
+            body = {"metadata": {"annotations": {UNREADY_ANNOTATION: answer}}}
+            self._clients.drains.patch_any_version(drain, body)
         return Result(requeue_after=min(waits)) if waits else DONE
 
     def _all_of(self, node: Node, gate: str) -> Sequence[GatedPod]:
@@ -292,13 +296,10 @@ class ReadinessReconciler(Reconciler):
         return [pod for pod in pods if gate in gates_of(pod) and not pod.is_terminating]
 
 
-def _is_waiting(drain: api.NodeDrain) -> bool:
-    """Return whether a drain prepares its node and has not been answered."""
-    return (
-        drain.status.phase is api.DrainPhase.PREPARING
-        and drain.metadata.deletion_timestamp is None
-        and UNREADY_ANNOTATION not in drain.metadata.annotations
-    )
+def _is_preparing(drain: api.NodeDrain) -> bool:
+    """Return whether a drain prepares its node."""
+    is_deleted = drain.metadata.deletion_timestamp is not None
+    return drain.status.phase is api.DrainPhase.PREPARING and not is_deleted
 
 
 def index_by_node(pod: GatedPod) -> tuple[str, ...]:

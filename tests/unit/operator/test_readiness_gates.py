@@ -1,5 +1,6 @@
 """Readiness gates of pods: which conditions change, and when a drain is answered (IG-76)."""
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -8,7 +9,16 @@ from tests.unit.operator.conftest import NO_TIME, Killed, Operator
 
 from navarchos.client import Forbidden, ResourceClient
 from navarchos.drain import BUDGETS, Budget
-from navarchos.operator.api.v1alpha1 import NODE_DRAINS
+from navarchos.meta import format_time
+from navarchos.operator.api.v1alpha1 import NODE_DRAINS, NodeDrain
+from navarchos.operator.drains.preparing import PrepareOutcome, decide_preparation
+from navarchos.operator.marks import (
+    MarkHolder,
+    read_marks,
+    readiness_mark,
+    return_patch,
+    take_patch,
+)
 from navarchos.operator.nodes import NODES, Node
 from navarchos.operator.readiness_gates import (
     GATED_PODS,
@@ -31,6 +41,7 @@ GATE, OTHER = "navarchos.pusher.com/in-service", "navarchos.pusher.com/warm"
 FOREIGN = "target-health.example.com/web"
 MARK = {"navarchos.pusher.com/unready.in-service": "true"}
 ANSWER = "navarchos.pusher.com/pods-unready"
+HOLDER = MarkHolder("NodeDrain", "d", "u")
 
 pytestmark = pytest.mark.rule("IG-76")
 
@@ -119,6 +130,29 @@ def test_caches_keep_only_the_identity_of_pods_without_gates() -> None:
     assert index_by_node(trim_pod(gated)) == ("a",)
 
 
+@pytest.mark.parametrize(
+    ("seconds", "outcome"), [(0, PrepareOutcome.READY), (1, PrepareOutcome.WAIT)]
+)
+def test_an_answer_counts_for_the_present_mark_only(seconds: int, outcome: PrepareOutcome) -> None:
+    """The mark may have been removed by another client, and set again."""
+    at = datetime(2026, 1, 1, tzinfo=UTC)
+    metadata = {"name": "d", "uid": "u", "annotations": {ANSWER: format_time(at)}}
+    spec = {"nodeName": "a", "prepare": {"readinessGate": GATE}}
+    drain = msgspec.convert({"metadata": metadata, "spec": spec}, NodeDrain)
+    node = msgspec.convert({"metadata": {"name": "a"}}, Node)
+    since = at + timedelta(seconds=seconds)
+    body = take_patch(node, [readiness_mark(GATE)], HOLDER, since)
+    assert body is not None
+    marked = msgspec.convert(merged({"metadata": {"name": "a"}}, body), Node)
+    decision = decide_preparation(drain, marked, None, at, since)
+    assert decision is not None
+    assert decision.outcome is outcome
+
+
+def merged(manifest: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
+    return {"metadata": {**manifest["metadata"], **patch["metadata"]}}
+
+
 class World:
     """The reconciler over HTTP, and a drain that prepares a node."""
 
@@ -148,8 +182,18 @@ class World:
         return self.person.resource(NODE_DRAINS)
 
     def mark(self, *, is_marked: bool = True) -> None:
-        annotations = dict.fromkeys(MARK, "true" if is_marked else None)
-        self.person.resource(NODES).patch("a", {"metadata": {"annotations": annotations}})
+        """Set or end the mark, as the drain does."""
+        now, node = self.operator.clock.now(), self.operator.node("a")
+        body = take_patch(node, [readiness_mark(GATE)], HOLDER, now)
+        if not is_marked:
+            body = return_patch(node, [HOLDER])
+        assert body is not None
+        self.person.resource(NODES).patch("a", body)
+
+    @property
+    def marked_at(self) -> str:
+        """The answer for the present mark."""
+        return format_time(read_marks(self.operator.node("a"))[readiness_mark(GATE).id].since)
 
     def add(self, manifest: dict[str, Any]) -> None:
         self.operator.server.install({"apiVersion": "v1", "kind": "Pod", **manifest})
@@ -190,7 +234,7 @@ def test_a_drain_is_answered_when_its_pods_have_settled(world: World) -> None:
     assert world.reconcile().requeue_after == 1.0
     world.operator.clock.advance(1.0)
     assert world.reconcile() == DONE
-    assert world.answer == "true"
+    assert world.answer == world.marked_at
     version = world.drains.get("d").metadata.resource_version
     before = world.patches()
     assert world.reconcile() == DONE
@@ -204,7 +248,7 @@ def test_a_drain_of_a_node_without_such_pods_is_answered_at_once(world: World) -
     world.add(pod("other", FOREIGN))
     world.mark()
     assert world.reconcile() == DONE
-    assert world.answer == "true"
+    assert world.answer == world.marked_at
     assert world.conditions("other") == {}
 
 
@@ -276,7 +320,7 @@ def test_a_drain_is_not_answered_while_a_write_conflicts(world: World) -> None:
     assert world.reconcile().requeue_after == 1.0
     assert (world.conditions(), world.answer) == ({GATE: "True"}, "")
     assert world.reconcile() == DONE
-    assert (world.conditions(), world.answer) == ({GATE: "False"}, "true")
+    assert (world.conditions(), world.answer) == ({GATE: "False"}, world.marked_at)
 
 
 @pytest.mark.parametrize("writes", range(1, 5))
@@ -296,7 +340,7 @@ def test_a_process_that_is_killed_after_any_write_is_continued(world: World, wri
     before = world.patches()
     assert world.reconcile() == DONE
     assert [world.conditions(name) for name in ("one", "two", "three")] == [{GATE: "False"}] * 3
-    assert (world.answer, world.patches() - before) == ("true", max(3 - writes, 0))
+    assert (world.answer, world.patches() - before) == (world.marked_at, max(3 - writes, 0))
 
 
 def test_pods_that_come_after_the_mark_do_not_prolong_the_wait(world: World) -> None:

@@ -25,13 +25,13 @@ from navarchos.operator.marks import (
     MarkHolder,
     MarkKind,
     read_marks,
+    readiness_mark,
 )
 from navarchos.operator.names import (
     DETACHING_ANNOTATION,
     DRAIN_HOOK_ANNOTATION,
     HOOK_ANSWER_PREFIX,
     UNREADY_ANNOTATION,
-    UNREADY_PREFIX,
 )
 from navarchos.operator.nodes import Node
 from navarchos.operator.reasons import ConditionType, PrepareReason
@@ -104,8 +104,7 @@ def marks_of(spec: api.PrepareSpec | None) -> tuple[Mark, ...]:
     if spec is not None and (annotation := spec.annotate_node) is not None:
         marks.append(Mark(MarkKind.ANNOTATION, annotation.key, annotation.value))
     if spec is not None and spec.readiness_gate:
-        name = spec.readiness_gate.partition("/")[2]
-        marks.append(Mark(MarkKind.ANNOTATION, f"{UNREADY_PREFIX}{name}", "true"))
+        marks.append(readiness_mark(spec.readiness_gate))
     return tuple(marks)
 
 
@@ -248,7 +247,7 @@ class _MarkedNode:
         if settled_at > now:
             text = f"settleSeconds end at {format_time(settled_at)}"
             yield _Missing(PrepareReason.WAITING_FOR_LOAD_BALANCERS, text, settled_at)
-        if self.spec.readiness_gate and not self._are_pods_unready():
+        if self.spec.readiness_gate and not self._are_pods_unready(held):
             text = f"readiness gate {self.spec.readiness_gate}: its pods are not unready yet"
             text = f"{text} (managers with --controllers=rollouts,readiness-gates change them)"
             yield _Missing(PrepareReason.WAITING_FOR_LOAD_BALANCERS, text)
@@ -257,8 +256,12 @@ class _MarkedNode:
         if unanswered:
             yield _Missing(PrepareReason.WAITING_FOR_HOOKS, ", ".join(unanswered))
 
-    def _are_pods_unready(self) -> bool:
-        return UNREADY_ANNOTATION in self.drain.metadata.annotations
+    def _are_pods_unready(self, held: Mapping[str, MarkEntry]) -> bool:
+        """Return whether the answer is for the present mark: it may have been set once more."""
+        entry = held.get(readiness_mark(self.spec.readiness_gate).id)
+        answer = self.drain.metadata.annotations.get(UNREADY_ANNOTATION)
+        # mutant: answers-of-former-marks
+        return entry is not None and answer == format_time(entry.since)
 
     def _missing_timestamp(
         self, held: Mapping[str, MarkEntry], now: datetime
