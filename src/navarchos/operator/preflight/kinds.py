@@ -29,6 +29,7 @@ __all__ = [
     "PlanNodeStatus",
     "PlanPod",
     "PlanPodSpec",
+    "PlanReadinessGate",
     "PlanVolume",
     "VolumeClaim",
     "VolumeClaimSpec",
