@@ -10,6 +10,7 @@ switches between them tens of thousands of times.
 
 import heapq
 import random
+import sys
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -21,6 +22,11 @@ from greenlet import getcurrent, greenlet
 __all__ = ["EPOCH", "Killed", "Process", "ProcessClock", "Scheduler", "Stalled"]
 
 EPOCH: Final = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+_DEPTH: Final = 20_000
+"""The recursion limit. A greenlet begins at the depth of the one that starts it, so a chain of
+several hundred threads, each started by the one before, counts as deep (seed 2333)."""
 
 
 class Killed(BaseException):
@@ -93,6 +99,7 @@ class Scheduler:
     """
 
     def __init__(self, rand: random.Random, begins_at: datetime = EPOCH) -> None:
+        sys.setrecursionlimit(max(sys.getrecursionlimit(), _DEPTH))
         self.driver = Process("driver")
         self._begins_at = begins_at
         self.turns = 0
