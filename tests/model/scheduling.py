@@ -25,8 +25,8 @@ EPOCH: Final = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 _DEPTH: Final = 20_000
-"""The recursion limit. A greenlet begins at the depth of the one that starts it, so a chain of
-several hundred threads, each started by the one before, counts as deep (seed 2333)."""
+"""The recursion limit. A greenlet begins at the depth of its starter, so several hundred threads
+count as a deep recursion if each starts the next one (seed 2333)."""
 
 
 class Killed(BaseException):
