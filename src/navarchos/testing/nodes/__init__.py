@@ -1,0 +1,1 @@
+"""Real nodes for tests: kubelets with containers, and the images that they run."""
