@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 from navarchos.testing.controlplane.errors import ControlPlaneError
 from navarchos.testing.controlplane.tools import PINS, Tool
 
-__all__ = ["Release", "ReleaseUnusable", "Releases", "release_of", "unpack_debian_package"]
+__all__ = ["Apt", "Release", "ReleaseUnusable", "Releases", "release_of", "unpack_debian_package"]
 
 _CONNECT_TIMEOUT: Final = 5.0
 _READ_TIMEOUT: Final = 60.0
@@ -242,14 +242,19 @@ def unpack_debian_package(
             be incomplete.
         OSError: The directory cannot be written.
     """
-    apt = _Apt(name, os.environ if environ is None else environ)
+    apt = Apt([name], environ)
     with tempfile.TemporaryDirectory(prefix="apt-", dir=directory.parent) as work:
         package = apt.download(Path(work))
         apt.run("dpkg-deb", "--extract", str(package), str(directory))
 
 
-class _Apt:
-    """Runs apt-get and dpkg-deb for one package, without a change of the system."""
+class Apt:
+    """Runs apt-get and dpkg-deb for some packages, without a change of the system.
+
+    Args:
+        packages: The names of the packages, for the texts of errors.
+        environ: Environment variables; by default the environment of the process.
+    """
 
     _OPTIONS: Final = (
         "--quiet=2",
@@ -261,40 +266,54 @@ class _Apt:
         "--option=APT::Sandbox::User=root",
     )
 
-    def __init__(self, package: str, environ: Mapping[str, str]) -> None:
-        self._package = package
-        self._environ = {**environ, "LC_ALL": "C"}
+    def __init__(self, packages: Sequence[str], environ: Mapping[str, str] | None = None) -> None:
+        self._packages = tuple(packages)
+        self._environ = {**(os.environ if environ is None else environ), "LC_ALL": "C"}
 
     def download(self, work: Path) -> Path:
-        """Download the package into a directory and return its file."""
-        try:
-            self._apt_get(work, "download", self._package)
-        except ReleaseUnusable:
-            self._with_new_lists(work)
+        """Download the only package into a directory and return its file.
+
+        Raises:
+            ReleaseUnusable: A program failed.
+        """
+        self.get(work, "download", *self._packages)
         (file,) = work.glob("*.deb")
         return file
 
-    def _with_new_lists(self, work: Path) -> None:
+    def get(self, work: Path, *arguments: str) -> str:
+        """Run apt-get, with new lists of packages if the system's lists do not suffice.
+
+        Args:
+            work: A folder to run in, for new lists and for downloads.
+            arguments: The arguments of apt-get.
+
+        Raises:
+            ReleaseUnusable: apt-get failed with the system's lists and with new lists.
+        """
         state, cache = work / "state", work / "cache"
-        (state / "lists" / "partial").mkdir(parents=True)
-        (cache / "archives" / "partial").mkdir(parents=True)
-        (state / "status").touch()  # no package is installed, as seen from here
         options = (f"--option=Dir::State={state}", f"--option=Dir::Cache={cache}")
         failed = None
+        if not state.exists():
+            try:
+                return self._get(work, *arguments)
+            except ReleaseUnusable:
+                (state / "lists" / "partial").mkdir(parents=True)
+                (cache / "archives" / "partial").mkdir(parents=True)
+                (state / "status").touch()  # no package is installed, as seen from here
+            try:
+                self._get(work, *options, "update")
+            except ReleaseUnusable as error:
+                failed = error  # perhaps of a source that does not have these packages
         try:
-            self._apt_get(work, *options, "update")
-        except ReleaseUnusable as error:
-            failed = error  # perhaps of a source that does not have this package
-        try:
-            self._apt_get(work, *options, "download", self._package)
+            return self._get(work, *options, *arguments)
         except ReleaseUnusable as error:
             raise (failed or error) from error
 
-    def _apt_get(self, work: Path, *arguments: str) -> None:
-        self.run("apt-get", *self._OPTIONS, *arguments, directory=work)
+    def _get(self, work: Path, *arguments: str) -> str:
+        return self.run("apt-get", *self._OPTIONS, *arguments, directory=work)
 
-    def run(self, program: str, *arguments: str, directory: Path | None = None) -> None:
-        """Run one of the programs to its end.
+    def run(self, program: str, *arguments: str, directory: Path | None = None) -> str:
+        """Run one of the programs to its end and return its output.
 
         Raises:
             ReleaseUnusable: The program is missing, failed, or took longer than five minutes.
@@ -319,9 +338,11 @@ class _Apt:
             raise self._unusable(f"{program} took longer than {_APT_TIMEOUT:.0f} s") from error
         if done.returncode != 0:
             raise self._unusable(f"{program} failed: {_why(done.stdout.splitlines())}")
+        return done.stdout
 
     def _unusable(self, why: str) -> ReleaseUnusable:
-        return ReleaseUnusable(f"the Debian package {self._package}", why)
+        noun = "package" if len(self._packages) == 1 else "packages"
+        return ReleaseUnusable(f"the Debian {noun} {', '.join(self._packages)}", why)
 
 
 def _why(output: Sequence[str]) -> str:
