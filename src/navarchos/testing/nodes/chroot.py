@@ -277,6 +277,7 @@ class Chroot:
                 stderr=subprocess.STDOUT,
                 encoding="utf-8",
                 errors="replace",
+                umask=0o022,
                 timeout=timeout,
                 check=False,
             )

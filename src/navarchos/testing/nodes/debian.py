@@ -204,7 +204,9 @@ class _Packages:
 
 def _make_root(packages: _Packages, archives: Path, root: Path) -> None:
     """Unpack the packages, then let dpkg install them with their scripts, from inside."""
-    (root / "usr").mkdir(parents=True, mode=0o755)
+    (root / "usr").mkdir(parents=True)
+    for folder in (root, root / "usr"):
+        folder.chmod(0o755)
     for name in _MERGED:
         (root / "usr" / name).mkdir(mode=0o755)
         (root / name).symlink_to(f"usr/{name}")
