@@ -6,7 +6,9 @@
 # they were then. Other commands: docker run --entrypoint navarchos IMAGE sandbox ...
 ARG PYTHON_VERSION=3.13
 
-FROM python:${PYTHON_VERSION}-slim AS build
+# Dependencies are a stage and a layer for themselves: another change of the sources needs
+# none of them again.
+FROM python:${PYTHON_VERSION}-slim AS dependencies
 # Two names for one thing: newer pip asks for the second when it builds wheels.
 ENV PIP_CONSTRAINT=/build/constraints.txt \
     PIP_BUILD_CONSTRAINT=/build/constraints.txt \
@@ -14,24 +16,31 @@ ENV PIP_CONSTRAINT=/build/constraints.txt \
     PIP_NO_CACHE_DIR=1 \
     PIP_ROOT_USER_ACTION=ignore
 WORKDIR /build
-COPY constraints.txt pyproject.toml setup.cfg README.md LICENSE ./
-COPY src ./src
-RUN pip wheel --quiet --no-deps --wheel-dir dist .
+COPY constraints.txt setup.cfg ./
+RUN python -c 'import configparser; file = configparser.RawConfigParser(); file.read("setup.cfg"); \
+    print(file["options"]["install_requires"])' > requirements.txt
 # Without pip: nothing is ever installed later. With bytecode: the root file system
 # is read-only where this runs, and compiling at each start would take seconds.
 RUN python -m venv --without-pip /opt/navarchos \
-    && pip --python /opt/navarchos/bin/python install --quiet --compile dist/*.whl \
-    && /opt/navarchos/bin/navarchos manager --version
+    && pip --python /opt/navarchos/bin/python install --quiet --compile --requirement requirements.txt
+
+FROM dependencies AS build
+COPY pyproject.toml README.md LICENSE ./
+COPY src ./src
+RUN pip wheel --quiet --no-deps --wheel-dir dist . \
+    && pip --python /opt/navarchos/bin/python install --quiet --no-deps --compile --root /installed dist/*.whl
 
 FROM python:${PYTHON_VERSION}-slim
 LABEL org.opencontainers.image.title="navarchos" \
       org.opencontainers.image.description="Replaces the nodes of a Kubernetes cluster, group by group" \
       org.opencontainers.image.licenses="Apache-2.0"
-COPY --from=build /opt/navarchos /opt/navarchos
+COPY --from=dependencies /opt/navarchos /opt/navarchos
+COPY --from=build /installed/opt/navarchos /opt/navarchos
 ENV PATH=/opt/navarchos/bin:${PATH} \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1
 # A number, so that the kubelet can see that it is not root.
 USER 65532:65532
+RUN ["navarchos", "manager", "--version"]
 EXPOSE 8080 8081
 ENTRYPOINT ["navarchos", "manager"]

@@ -309,7 +309,7 @@ class Builder:
         origin = origin or [fingerprint(name, path) for name, path in files]
 
         def make(folder: Path, _: Path) -> None:
-            copy = CopiedFiles(state.tree, folder, owner)
+            copy = CopiedFiles(state.tree, folder, owner, is_shared=tree is not self._context)
             try:
                 for name, path in files:
                     copy.put(name, path)

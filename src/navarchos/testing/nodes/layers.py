@@ -33,7 +33,7 @@ class Tree:
 
     Attributes:
         folders: The folders, lowest first.
-        is_hidden: Whether a file is left out, by its name; folders never are.
+        is_hidden: Whether a file or an empty folder is left out of `walk`, by its name.
     """
 
     folders: tuple[Path, ...]
@@ -90,11 +90,10 @@ class Tree:
         for child in self._children(name):
             full = f"{name}/{child}".lstrip("/")
             path = self.find(full)
-            if path is None or (self.is_hidden(full) and not self.is_folder(full)):
-                continue
-            yield child, path
-            if self.is_folder(full):
-                yield from ((f"{child}/{below}", each) for below, each in self.walk(full))
+            below = list(self.walk(full)) if self.is_folder(full) else []
+            if path is not None and (below or not self.is_hidden(full)):
+                yield child, path
+                yield from ((f"{child}/{each}", stored) for each, stored in below)
 
     def _children(self, name: str) -> list[str]:
         found: dict[str, bool] = {}
@@ -134,11 +133,14 @@ class CopiedFiles:
         below: The layers below.
         folder: The folder of the new layer.
         owner: The user and group of copied files.
+        is_shared: Whether copied files are files of other layers: these never change, so the new
+            layer has links to them.
     """
 
     below: Tree
     folder: Path
     owner: tuple[int, int]
+    is_shared: bool = False
 
     def make_folder(self, name: str, mode: int = 0o755) -> None:
         """Make a folder and its parents; those in the layers below keep their mode and owner."""
@@ -171,6 +173,10 @@ class CopiedFiles:
         target = self.folder / name
         if target.is_symlink() or target.exists():
             target.unlink()
+        status = source.lstat()
+        if self.is_shared and (status.st_uid, status.st_gid) == self.owner:
+            os.link(source, target, follow_symlinks=False)
+            return
         shutil.copyfile(source, target, follow_symlinks=False)
         if not source.is_symlink():
             target.chmod(stat.S_IMODE(source.stat().st_mode))
@@ -186,7 +192,7 @@ class CachedLayer:
 
     Attributes:
         key: Names everything that the layer depends on, the layers below included.
-        folder: Its files, as overlayfs stores changes.
+        folder: Its files, as overlayfs stores changes. Nothing changes them: layers share files.
         tar: The same as a tar; it is written when an image contains the layer.
     """
 
