@@ -31,6 +31,7 @@ __all__ = [
     "cache_directory",
     "find_binaries",
     "installed_version",
+    "user_cache",
 ]
 
 _STAGING: Final = ".new-"
@@ -41,15 +42,23 @@ def cache_directory(
 ) -> Path:
     """Return the cache folder for the pinned versions of some projects; it may not exist.
 
+    Its name contains all versions, so its content never becomes outdated; programs from
+    Debian are asked for their version.
+    """
+    versions = "-".join(f"{project}-{PINS[project]}" for project in projects)
+    return user_cache(environ) / "controlplane" / versions
+
+
+def user_cache(environ: Mapping[str, str] | None = None) -> Path:
+    """Return the folder of everything that this library caches; it may not exist.
+
     The folder is below `XDG_CACHE_HOME`, or below `~/.cache` if that variable is not set
-    or not absolute, as the XDG specification requires. Its name contains all versions, so
-    its content never becomes outdated; programs from Debian are asked for their version.
+    or not absolute, as the XDG specification requires.
     """
     env = os.environ if environ is None else environ
     given = Path(env.get("XDG_CACHE_HOME") or "")
     base = given if given.is_absolute() else Path.home() / ".cache"
-    versions = "-".join(f"{project}-{PINS[project]}" for project in projects)
-    return base / "navarchos" / "controlplane" / versions
+    return base / "navarchos"
 
 
 class Cache:

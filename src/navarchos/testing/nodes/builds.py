@@ -142,7 +142,7 @@ class Builder:
     def build(self, text: str) -> Image:
         """Return the image of the last stage; stages that it does not need are not built.
 
-        Layers that this build did not use are removed from the cache.
+        Layers that no build has used lately are removed from the cache.
 
         Args:
             text: The content of the Dockerfile.

@@ -92,8 +92,16 @@ class Layer:
 
     @classmethod
     def of_tar(cls, path: Path) -> "Layer":
-        """Return the layer that a finished tar holds."""
-        return cls(path, f"sha256:{digest_of_file(path)}", path.stat().st_size)
+        """Return the layer that a finished tar holds.
+
+        The digest is kept in a file beside the tar, so that it is computed once.
+        """
+        known = path.with_name(f"{path.name}.sha256")
+        if not known.exists():
+            unfinished = known.with_suffix(".new")
+            unfinished.write_text(digest_of_file(path), encoding="ascii")
+            unfinished.replace(known)
+        return cls(path, f"sha256:{known.read_text(encoding='ascii')}", path.stat().st_size)
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +235,7 @@ def pack_layer(folder: Path, target: Path, *, owner: tuple[int, int] | None = No
                 tar.addfile(entry)
             if entry.isdir() and is_opaque(path):
                 tar.addfile(tarfile.TarInfo(f"{name}/.wh..wh..opq"))
-    return Layer.of_tar(target)
+    return Layer(target, f"sha256:{digest_of_file(target)}", target.stat().st_size)
 
 
 def _sorted_tree(folder: Path) -> Iterator[Path]:

@@ -23,6 +23,7 @@ from navarchos.testing.nodes.images import (
 __all__ = ["CachedLayer", "CopiedFiles", "LayerCache", "Tree", "fingerprint", "key_of"]
 
 _MAX_LINKS: Final = 40
+_UNUSED_KEPT: Final = 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,11 +203,11 @@ class CachedLayer:
 
     def packed(self) -> Layer:
         """Return the layer for an image."""
-        if self.tar.exists():
-            return Layer.of_tar(self.tar)
-        unfinished = self.tar.with_suffix(".new")
-        pack_layer(self.folder, unfinished)
-        return Layer.of_tar(unfinished.replace(self.tar))
+        if not self.tar.exists():
+            unfinished = self.tar.with_suffix(".new")
+            pack_layer(self.folder, unfinished)
+            unfinished.replace(self.tar)
+        return Layer.of_tar(self.tar)
 
 
 class LayerCache:
@@ -241,13 +242,19 @@ class LayerCache:
                     folder.chmod(0o755)  # users of the image other than root pass through
                 make(files, scratch)
                 self._cache.install(work / "layer", key)
+        os.utime(place)  # the time of the last use
         return CachedLayer(key, place / "files", place / "layer.tar")
 
     def sweep(self) -> None:
-        """Remove all layers that were not used."""
-        for place in self._cache.directory.glob("[0-9a-f]*"):
-            if place.name not in self._used:
-                shutil.rmtree(place)
+        """Remove layers that were not used; the last ones stay, for builds of other checkouts."""
+        unused = (
+            place
+            for place in self._cache.directory.glob("[0-9a-f]*")
+            if place.name not in self._used
+        )
+        newest_first = sorted(unused, key=lambda place: place.stat().st_mtime, reverse=True)
+        for place in newest_first[_UNUSED_KEPT:]:
+            shutil.rmtree(place)
 
 
 def key_of(*facts: object) -> str:
