@@ -25,6 +25,8 @@ __all__ = [
     "MachineSettings",
     "Overlay",
     "check_machine",
+    "find_program",
+    "last_lines",
 ]
 
 _PROGRAMS: Final = ("unshare", "mount", "env", "sh")
@@ -265,10 +267,10 @@ class Chroot:
         try:
             done = subprocess.run(  # noqa: S603 - fixed programs, and the given command
                 [
-                    *(_found("unshare"), "--mount", "--pid", "--fork", "--kill-child=KILL"),
-                    *(_found("sh"), "-c", _SCRIPT, "sh", options, str(self.root), *binds),
-                    *("--", _found("env"), "-i", *self._variables()),
-                    *(_found("unshare"), f"--root={self.root}", f"--wd={self.directory}"),
+                    *(find_program("unshare"), "--mount", "--pid", "--fork", "--kill-child=KILL"),
+                    *(find_program("sh"), "-c", _SCRIPT, "sh", options, str(self.root), *binds),
+                    *("--", find_program("env"), "-i", *self._variables()),
+                    *(find_program("unshare"), f"--root={self.root}", f"--wd={self.directory}"),
                     *(f"--setgid={self.user[1]}", f"--setuid={self.user[0]}", "--", *command),
                 ],
                 env={"PATH": _path(os.environ), "LC_ALL": "C"},
@@ -284,10 +286,10 @@ class Chroot:
         except subprocess.TimeoutExpired as error:
             shown = (error.stdout or b"").decode("utf-8", "replace")
             why = f"took longer than {timeout:g} s"
-            raise ChrootFailed(command, why, _last_lines(shown)) from error
+            raise ChrootFailed(command, why, last_lines(shown)) from error
         if done.returncode != 0:
             why = f"failed with status {done.returncode}"
-            raise ChrootFailed(command, why, _last_lines(done.stdout))
+            raise ChrootFailed(command, why, last_lines(done.stdout))
         return done.stdout
 
     def _variables(self) -> list[str]:
@@ -308,9 +310,11 @@ class Chroot:
         return folder
 
 
-def _found(program: str) -> str:
+def find_program(program: str) -> str:
+    """Return the path of a program of the system; its name if it is missing."""
     return shutil.which(program, path=_path(os.environ)) or program
 
 
-def _last_lines(output: str) -> str:
+def last_lines(output: str) -> str:
+    """Return the part of a program's output that errors show."""
     return "\n".join(output.strip().splitlines()[-_LINES_SHOWN:])
