@@ -1,0 +1,148 @@
+import os
+from pathlib import Path
+
+import pytest
+
+from navarchos.errors import AlreadyStarted, NotStarted
+from navarchos.testing.nodes import seed as module
+from navarchos.testing.nodes.images import Image, ImageConfig, write_archive
+from navarchos.testing.nodes.seed import Seed, SeedUnusable
+
+# A containerd that only makes its folders and a socket, and then waits for its end.
+CONTAINERD = """#!/bin/sh
+root=$(sed -n 's/^root = "\\(.*\\)"/\\1/p' "$2")
+mkdir -p "$root/io.containerd.metadata.v1.bolt" "$root/io.containerd.content.v1.content" \\
+  "$root/io.containerd.grpc.v1.introspection" "$root/tmpmounts" /run/containerd
+echo database >"$root/io.containerd.metadata.v1.bolt/meta.db"
+echo "$root" >/run/containerd/root
+trap 'echo ended >>"$root/io.containerd.content.v1.content/imported"; exit 0' TERM
+python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind("/run/containerd/containerd.sock")'
+while :; do sleep 0.02; done
+"""
+CTR = """#!/bin/sh
+for archive; do :; done
+basename "$archive" >>"$(cat /run/containerd/root)/io.containerd.content.v1.content/imported"
+"""
+
+pytestmark = pytest.mark.usefixtures("_can_mount")
+
+
+@pytest.fixture
+def programs(tmp_path: Path) -> Path:
+    folder = tmp_path / "programs"
+    folder.mkdir()
+    for name, text in (("containerd", CONTAINERD), ("ctr", CTR)):
+        (folder / name).write_text(text)
+        (folder / name).chmod(0o755)
+    return folder
+
+
+def archive(folder: Path, name: str, **env: str) -> Path:
+    path = folder / f"{name}.tar"
+    write_archive(Image((), ImageConfig(env)), f"x.example/{name}:1", path)
+    return path
+
+
+def seeds(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir() if path.is_dir())
+
+
+def test_images_are_imported_once(tmp_path: Path, programs: Path) -> None:
+    images = [archive(tmp_path, "one"), archive(tmp_path, "two")]
+    lines: list[str] = []
+    for _ in range(2):
+        with Seed(programs, images, directory=tmp_path / "seeds", report=lines.append) as seed:
+            seed.copy_to(tmp_path / f"node-{len(list(tmp_path.glob('node-*')))}")
+    assert lines == ["importing 2 images"]
+    for node in ("node-0", "node-1"):
+        imported = tmp_path / node / "io.containerd.content.v1.content" / "imported"
+        assert imported.read_text() == "one.tar\ntwo.tar\nended\n"
+        # What belongs to one containerd alone is not copied.
+        assert sorted(path.name for path in (tmp_path / node).iterdir()) == [
+            "io.containerd.content.v1.content",
+            "io.containerd.metadata.v1.bolt",
+        ]
+
+
+def test_nodes_share_files_but_not_databases(tmp_path: Path, programs: Path) -> None:
+    with Seed(programs, [archive(tmp_path, "one")], directory=tmp_path / "seeds") as seed:
+        for node in ("a", "b"):
+            seed.copy_to(tmp_path / node)
+    content, database = "io.containerd.content.v1.content/imported", "meta.db"
+    shared = [(tmp_path / node / content).stat().st_ino for node in ("a", "b")]
+    assert shared[0] == shared[1]
+    databases = [tmp_path / node / "io.containerd.metadata.v1.bolt" / database for node in "ab"]
+    databases[0].write_text("changed\n")
+    assert databases[1].read_text() == "database\n"
+
+
+@pytest.mark.parametrize("changed", ["image", "containerd"])
+def test_another_input_makes_another_seed_and_removes_the_old_one(
+    tmp_path: Path, programs: Path, changed: str
+) -> None:
+    folder = tmp_path / "seeds"
+    with Seed(programs, [archive(tmp_path, "one")], directory=folder):
+        first = seeds(folder)
+    if changed == "image":
+        images = [archive(tmp_path, "one", A="1")]
+    else:
+        images = [archive(tmp_path, "one")]
+        (programs / "containerd").write_text(f"{CONTAINERD}# another version\n")
+    with Seed(programs, images, directory=folder):
+        assert len(seeds(folder)) == 1
+        assert seeds(folder) != first
+
+
+def test_a_seed_in_use_is_not_removed(tmp_path: Path, programs: Path) -> None:
+    folder = tmp_path / "seeds"
+    with Seed(programs, [archive(tmp_path, "one")], directory=folder) as first:
+        with Seed(programs, [archive(tmp_path, "one", A="1")], directory=folder):
+            assert len(seeds(folder)) == 2
+        first.copy_to(tmp_path / "node")
+    with Seed(programs, [archive(tmp_path, "one", A="2")], directory=folder):
+        assert len(seeds(folder)) == 1
+
+
+def test_a_failed_import_leaves_no_seed(tmp_path: Path, programs: Path) -> None:
+    (programs / "ctr").write_text("#!/bin/sh\necho ctr: no space left\nexit 1\n")
+    with (
+        pytest.raises(SeedUnusable, match="ctr: no space left") as caught,
+        Seed(programs, [archive(tmp_path, "one")], directory=tmp_path / "seeds"),
+    ):
+        pytest.fail("the seed is not usable")
+    assert "failed with status 1" in caught.value.why
+    assert seeds(tmp_path / "seeds") == []
+
+
+def test_a_containerd_that_ends_is_noticed(
+    tmp_path: Path, programs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_IMPORT_TIMEOUT", 20.0)
+    (programs / "containerd").write_text("#!/bin/sh\necho bad configuration\nexit 1\n")
+    with (
+        pytest.raises(SeedUnusable, match="bad configuration") as caught,
+        Seed(programs, [archive(tmp_path, "one")], directory=tmp_path / "seeds"),
+    ):
+        pytest.fail("the seed is not usable")
+    assert "took longer" not in caught.value.why
+
+
+def test_a_seed_is_used_inside_with_only(tmp_path: Path, programs: Path) -> None:
+    seed = Seed(programs, [archive(tmp_path, "one")], directory=tmp_path / "seeds")
+    with pytest.raises(NotStarted):
+        seed.copy_to(tmp_path / "node")
+    with seed, pytest.raises(AlreadyStarted):
+        seed.__enter__()
+    with pytest.raises(NotStarted):
+        seed.copy_to(tmp_path / "node")
+
+
+def test_a_node_on_another_file_system_is_refused(tmp_path: Path, programs: Path) -> None:
+    other = Path("/dev/shm")
+    if other.stat().st_dev == tmp_path.stat().st_dev:
+        pytest.skip("/dev/shm is on the same file system")
+    with (
+        Seed(programs, [archive(tmp_path, "one")], directory=tmp_path / "seeds") as seed,
+        pytest.raises(SeedUnusable, match="is not on the file system of"),
+    ):
+        seed.copy_to(other / f"node-{os.getpid()}")
