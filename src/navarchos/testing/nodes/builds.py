@@ -15,9 +15,9 @@ from pathlib import Path, PurePosixPath
 from typing import Final, Literal, assert_never
 
 from navarchos.testing.nodes import dockerfile
-from navarchos.testing.nodes.chroot import Chroot, ChrootFailed, MachineSettings, Overlay
+from navarchos.testing.nodes.chroot import Chroot, ChrootFailed, MachineSettings, OverlayMount
 from navarchos.testing.nodes.debian import DebianBase
-from navarchos.testing.nodes.dockerfile import Instruction, Keyword, Stage
+from navarchos.testing.nodes.dockerfile import BuildStage, Instruction, Keyword
 from navarchos.testing.nodes.images import History, Image, ImageConfig, ImageError
 from navarchos.testing.nodes.layers import (
     CachedLayer,
@@ -28,7 +28,7 @@ from navarchos.testing.nodes.layers import (
     key_of,
 )
 
-__all__ = ["Builder", "StepFailed"]
+__all__ = ["ImageBuilder", "StepFailed"]
 
 _SHOWN: Final = 72
 # Times are left out of layers, so what is built must not depend on them: compiled Python names the
@@ -62,7 +62,7 @@ class StepFailed(ImageError):
 
 
 @dataclass(frozen=True, slots=True)
-class _State:
+class _StageState:
     """A stage after some of its instructions.
 
     Attributes:
@@ -95,18 +95,18 @@ class _State:
         """Return the name of a path that may be relative to the working directory."""
         return os.path.normpath(PurePosixPath("/", self.config.directory, given)).lstrip("/")
 
-    def after(self, instruction: Instruction, config: ImageConfig) -> "_State":
+    def after(self, instruction: Instruction, config: ImageConfig) -> "_StageState":
         """Return the state after an instruction that changes no files."""
         history = (*self.history, History(str(instruction), has_layer=False))
         return replace(self, config=config, history=history)
 
-    def with_layer(self, instruction: Instruction, layer: CachedLayer) -> "_State":
+    def with_layer(self, instruction: Instruction, layer: CachedLayer) -> "_StageState":
         """Return the state after an instruction that made a layer."""
         history = (*self.history, History(str(instruction), has_layer=True))
         return replace(self, key=layer.key, layers=(*self.layers, layer), history=history)
 
 
-class Builder:
+class ImageBuilder:
     """Builds the image of a Dockerfile.
 
     Args:
@@ -135,8 +135,8 @@ class Builder:
         self._arguments = arguments
         self._settings = settings if settings is not None else MachineSettings.read()
         self._report = report
-        self._built: dict[str, _State] = {}
-        self._stages: dict[str, Stage] = {}
+        self._built: dict[str, _StageState] = {}
+        self._stages: dict[str, BuildStage] = {}
         self._globals: dict[str, str] = {}
 
     def build(self, text: str) -> Image:
@@ -162,7 +162,7 @@ class Builder:
             layers = tuple(layer.packed() for layer in last.layers)
         return Image(layers, last.config, last.history)
 
-    def _stage(self, stage: Stage) -> _State:
+    def _stage(self, stage: BuildStage) -> _StageState:
         if stage.name not in self._built:
             state = self._base(stage.base)
             for instruction in stage.instructions:
@@ -170,9 +170,9 @@ class Builder:
             self._built[stage.name] = state
         return self._built[stage.name]
 
-    def _base(self, name: str) -> _State:
+    def _base(self, name: str) -> _StageState:
         if name == "scratch":
-            return _State(key_of("scratch"), (), ImageConfig())
+            return _StageState(key_of("scratch"), (), ImageConfig())
         if name.lower() in self._stages:
             state = self._stage(self._stages[name.lower()])
             return replace(state, variables={}, has_command=False)
@@ -181,9 +181,11 @@ class Builder:
             raise ImageError(f"the Dockerfile needs the image {name}; there are: {known}")
         base = self._bases[name]
         layer = CachedLayer(key_of(base.key), base.root, base.layer.path)
-        return _State(layer.key, (layer,), base.image.config, {}, (History(name, has_layer=True),))
+        return _StageState(
+            layer.key, (layer,), base.image.config, {}, (History(name, has_layer=True),)
+        )
 
-    def _step(self, state: _State, instruction: Instruction) -> _State:
+    def _step(self, state: _StageState, instruction: Instruction) -> _StageState:
         match instruction.keyword:
             case Keyword.RUN:
                 return self._run(state, instruction)
@@ -204,7 +206,7 @@ class Builder:
 
     def _configured(
         self,
-        state: _State,
+        state: _StageState,
         instruction: Instruction,
         keyword: _Described,
     ) -> ImageConfig:
@@ -230,14 +232,14 @@ class Builder:
                 assert_never(keyword)
 
     @staticmethod
-    def _word(state: _State, instruction: Instruction) -> str:
+    def _word(state: _StageState, instruction: Instruction) -> str:
         match dockerfile.words(instruction, state.visible):
             case [word]:
                 return word
             case _:
                 raise instruction.invalid(f"{instruction.keyword} needs one word")
 
-    def _declare(self, state: _State, instruction: Instruction) -> _State:
+    def _declare(self, state: _StageState, instruction: Instruction) -> _StageState:
         # A name without a default has the value from before the first FROM.
         known = dict(self._arguments)
         for name, default in dockerfile.declarations(instruction, state.visible).items():
@@ -247,7 +249,7 @@ class Builder:
         changed = replace(state, variables={**state.variables, **values})
         return changed.after(instruction, state.config)
 
-    def _enter(self, state: _State, instruction: Instruction) -> _State:
+    def _enter(self, state: _StageState, instruction: Instruction) -> _StageState:
         name = state.path(self._word(state, instruction))
         entered = replace(state.config, directory=f"/{name}")
         resolved = state.tree.resolve(name)
@@ -265,7 +267,7 @@ class Builder:
 
     def _layer(
         self,
-        state: _State,
+        state: _StageState,
         instruction: Instruction,
         make: Callable[[Path, Path], None],
         *facts: object,
@@ -276,7 +278,7 @@ class Builder:
 
         return self._layers.obtain(key_of(state.key, str(instruction.keyword), *facts), reported)
 
-    def _run(self, state: _State, instruction: Instruction) -> _State:
+    def _run(self, state: _StageState, instruction: Instruction) -> _StageState:
         command = dockerfile.argument_list(instruction)
         user = _numbers(instruction, state.config.user)
         env = {"PATH": _DEFAULT_PATH, **_ENV, **state.visible}
@@ -285,7 +287,7 @@ class Builder:
             (scratch / "root").mkdir()
             chroot = Chroot(
                 scratch / "root",
-                Overlay(state.tree.folders, folder, scratch),
+                OverlayMount(state.tree.folders, folder, scratch),
                 env={**self._settings.env, **env},
                 directory=state.config.directory or "/",
                 user=user,
@@ -299,7 +301,7 @@ class Builder:
         facts = (command, sorted(env.items()), state.config.directory, user)
         return state.with_layer(instruction, self._layer(state, instruction, make, *facts))
 
-    def _copy(self, state: _State, instruction: Instruction) -> _State:
+    def _copy(self, state: _StageState, instruction: Instruction) -> _StageState:
         *sources, target = dockerfile.words(instruction, state.visible)
         if not sources:
             raise instruction.invalid("COPY needs a source and a target")
@@ -339,7 +341,7 @@ def _numbers(instruction: Instruction, user: str) -> tuple[int, int]:
 
 
 def _copied(
-    state: _State, instruction: Instruction, tree: Tree, sources: Sequence[str], target: str
+    state: _StageState, instruction: Instruction, tree: Tree, sources: Sequence[str], target: str
 ) -> Iterator[tuple[str, Path]]:
     """Return each copied file: its name in the image, and where it is stored."""
     place = state.tree.resolve(state.path(target))

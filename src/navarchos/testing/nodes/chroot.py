@@ -23,7 +23,7 @@ __all__ = [
     "Chroot",
     "ChrootFailed",
     "MachineSettings",
-    "Overlay",
+    "OverlayMount",
     "check_machine",
     "find_program",
     "last_lines",
@@ -136,7 +136,7 @@ class MachineSettings:
 
     Attributes:
         env: Environment variables: proxies, certificates, and the settings of pip.
-        files: Files and folders that the variables name, and those of name resolution.
+        files: Files and folders that the variables name, and the files of name resolution.
     """
 
     env: Mapping[str, str] = field(default_factory=dict)
@@ -153,8 +153,8 @@ class MachineSettings:
 
         Args:
             environ: Environment variables; by default the environment of the process.
-            pip_files: Configuration files of pip, the most important last; by default those of
-                the machine and the user, and the file that `PIP_CONFIG_FILE` names.
+            pip_files: Configuration files of pip, the most important last. Default: the files
+                of the machine and the user, and the file that `PIP_CONFIG_FILE` names.
         """
         env = os.environ if environ is None else environ
         passed = {name: env[name] for name in _PASSED if env.get(name)}
@@ -193,7 +193,7 @@ def _pip_variable(setting: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Overlay:
+class OverlayMount:
     """Folders that overlayfs shows as one; changes go to the upper folder.
 
     Attributes:
@@ -239,7 +239,7 @@ class Chroot:
     """
 
     root: Path
-    overlay: Overlay | None = None
+    overlay: OverlayMount | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     directory: str = "/"
     user: tuple[int, int] = (0, 0)

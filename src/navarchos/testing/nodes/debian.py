@@ -118,7 +118,7 @@ def obtain_base(directory: Path, report: Callable[[str], None]) -> DebianBase:
         cache.locked(lambda: report("waiting for another process that makes a base of Debian")),
         cache.staging() as work,
     ):
-        packages = _Packages(work)
+        packages = _BasePackages(work)
         try:
             versions = packages.versions()
         except ReleaseUnusable as error:
@@ -162,7 +162,7 @@ def _read(directory: Path) -> DebianBase:
     return DebianBase(directory.name, directory / "root", layer, versions)
 
 
-class _Packages:
+class _BasePackages:
     """The packages of a base, as if no package was installed yet."""
 
     def __init__(self, work: Path) -> None:
@@ -202,7 +202,7 @@ class _Packages:
         )
 
 
-def _make_root(packages: _Packages, archives: Path, root: Path) -> None:
+def _make_root(packages: _BasePackages, archives: Path, root: Path) -> None:
     """Unpack the packages, then let dpkg install them with their scripts, from inside."""
     (root / "usr").mkdir(parents=True)
     for folder in (root, root / "usr"):

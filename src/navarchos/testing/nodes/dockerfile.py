@@ -1,7 +1,7 @@
 """Dockerfiles: the instructions in them, and the words and variables of an instruction.
 
 This is the part of the language that images of programs need. Other instructions, options and
-heredocs are refused, so an image never differs silently from the one that Docker builds.
+heredocs are refused, so an image never differs silently from the image that Docker builds.
 """
 
 import json
@@ -15,12 +15,13 @@ from typing import Final
 from navarchos.testing.nodes.images import ImageError
 
 __all__ = [
+    "BuildStage",
     "DockerfileInvalid",
     "Instruction",
     "Keyword",
-    "Stage",
     "argument_list",
     "argument_values",
+    "declarations",
     "expand",
     "is_ignored",
     "pairs",
@@ -92,7 +93,7 @@ class Instruction:
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class BuildStage:
     """The part of a Dockerfile from one FROM to the next.
 
     Attributes:
@@ -106,7 +107,9 @@ class Stage:
     instructions: tuple[Instruction, ...]
 
 
-def read_dockerfile(text: str, arguments: Mapping[str, str]) -> tuple[dict[str, str], list[Stage]]:
+def read_dockerfile(
+    text: str, arguments: Mapping[str, str]
+) -> tuple[dict[str, str], list[BuildStage]]:
     """Return the variables of all ARG before the first FROM, and the stages.
 
     Args:
@@ -117,16 +120,16 @@ def read_dockerfile(text: str, arguments: Mapping[str, str]) -> tuple[dict[str, 
         DockerfileInvalid: A line is wrong or not supported.
     """
     variables: dict[str, str] = {}
-    stages: list[Stage] = []
+    stages: list[BuildStage] = []
     instructions: list[Instruction] = []
     for instruction in _instructions(text):
         if instruction.keyword is Keyword.FROM:
             instructions = []
             base, name = _from(instruction, variables, len(stages))
-            stages.append(Stage(base, name, ()))
+            stages.append(BuildStage(base, name, ()))
         elif stages:
             instructions.append(instruction)
-            stages[-1] = Stage(stages[-1].base, stages[-1].name, tuple(instructions))
+            stages[-1] = BuildStage(stages[-1].base, stages[-1].name, tuple(instructions))
         elif instruction.keyword is Keyword.ARG:
             variables |= argument_values(instruction, variables, arguments)
         else:
@@ -309,7 +312,7 @@ def argument_values(
 
 
 def argument_list(instruction: Instruction) -> tuple[str, ...]:
-    """Return the arguments of RUN, CMD or ENTRYPOINT; of the shell form, those of the shell.
+    """Return the arguments of RUN, CMD or ENTRYPOINT; the shell form is a command of the shell.
 
     Variables are not expanded: the shell does it.
     """

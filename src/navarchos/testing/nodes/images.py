@@ -199,8 +199,8 @@ def is_opaque(path: Path) -> bool:
 def pack_layer(folder: Path, target: Path, *, owner: tuple[int, int] | None = None) -> Layer:
     """Write the content of a folder as a layer.
 
-    The folder may be the upper folder of an overlayfs: its marks of removed files become those of
-    OCI. Hard links stay links, and file capabilities are kept. Sockets are left out.
+    The folder may be the upper folder of an overlayfs: its marks of removed files become the
+    marks of OCI. Hard links stay links, and file capabilities are kept. Sockets are left out.
 
     Args:
         folder: The folder; its own mode and owner are not part of the layer.

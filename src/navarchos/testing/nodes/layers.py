@@ -144,7 +144,7 @@ class CopiedFiles:
     is_shared: bool = False
 
     def make_folder(self, name: str, mode: int = 0o755) -> None:
-        """Make a folder and its parents; those in the layers below keep their mode and owner."""
+        """Make a folder and its parents; folders of lower layers keep their mode and owner."""
         made = PurePosixPath()
         for part in PurePosixPath(name).parts:
             made /= part

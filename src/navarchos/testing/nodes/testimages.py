@@ -17,7 +17,7 @@ import yaml
 
 from navarchos.testing.controlplane.binaries import Cache, user_cache
 from navarchos.testing.controlplane.releases import Apt
-from navarchos.testing.nodes.builds import Builder
+from navarchos.testing.nodes.builds import ImageBuilder
 from navarchos.testing.nodes.debian import obtain_base
 from navarchos.testing.nodes.images import (
     Image,
@@ -107,12 +107,12 @@ class TestImages:
 
         Raises:
             ReleaseUnusable: Packages of Debian cannot be downloaded.
-            ImageError: The image cannot be built: see `Builder.build`.
+            ImageError: The image cannot be built: see `ImageBuilder.build`.
             OSError: The Dockerfile cannot be read, or the cache cannot be written.
         """
         base = obtain_base(self.directory / "bases", self._report)
         version = base.python_version
-        builder = Builder(
+        builder = ImageBuilder(
             checkout,
             bases={f"python:{version}-slim": base},
             directory=self.directory / "layers",

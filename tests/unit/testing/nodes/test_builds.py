@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from navarchos.testing.nodes.builds import Builder, StepFailed
+from navarchos.testing.nodes.builds import ImageBuilder, StepFailed
 from navarchos.testing.nodes.chroot import MachineSettings
 from navarchos.testing.nodes.debian import DebianBase
 from navarchos.testing.nodes.dockerfile import DockerfileInvalid
@@ -27,7 +27,7 @@ class Bench:
 
     def build(self, text: str, **arguments: str) -> Image:
         self.steps.clear()
-        return Builder(
+        return ImageBuilder(
             self.context,
             bases={"test:1": self._base},
             directory=self._layers,

@@ -11,7 +11,7 @@ from navarchos.testing.nodes.chroot import (
     Chroot,
     ChrootFailed,
     MachineSettings,
-    Overlay,
+    OverlayMount,
     check_machine,
 )
 from navarchos.testing.nodes.debian import DebianBase
@@ -20,19 +20,19 @@ ENV = {"PATH": "/usr/bin:/bin"}
 
 
 @pytest.fixture
-def overlay(tmp_path: Path, base: DebianBase) -> Overlay:
+def overlay(tmp_path: Path, base: DebianBase) -> OverlayMount:
     for name in ("upper", "scratch", "root"):
         (tmp_path / name).mkdir(mode=0o755)
-    return Overlay((base.root,), tmp_path / "upper", tmp_path / "scratch")
+    return OverlayMount((base.root,), tmp_path / "upper", tmp_path / "scratch")
 
 
 @pytest.fixture
-def root(tmp_path: Path, overlay: Overlay, settings: MachineSettings) -> Chroot:
+def root(tmp_path: Path, overlay: OverlayMount, settings: MachineSettings) -> Chroot:
     binds = {str(path): path for path in settings.files}
     return Chroot(tmp_path / "root", overlay, ENV, binds=binds)
 
 
-def changes(overlay: Overlay) -> list[str]:
+def changes(overlay: OverlayMount) -> list[str]:
     return sorted(str(path.relative_to(overlay.upper)) for path in overlay.upper.rglob("*"))
 
 
@@ -49,7 +49,7 @@ def test_a_command_sees_only_the_root_and_its_environment(
 
 
 def test_changes_are_in_the_upper_folder_alone(
-    root: Chroot, overlay: Overlay, base: DebianBase
+    root: Chroot, overlay: OverlayMount, base: DebianBase
 ) -> None:
     root.run("sh", "-c", "echo new > /etc/new; rm /opt/old/file; echo $$ > /dev/null")
     assert changes(overlay) == ["etc", "etc/new", "opt", "opt/old", "opt/old/file"]
@@ -72,7 +72,7 @@ def test_no_mount_and_no_process_is_left(root: Chroot, tmp_path: Path) -> None:
 
 
 def test_bound_files_are_read_only_and_no_part_of_the_changes(
-    tmp_path: Path, root: Chroot, overlay: Overlay
+    tmp_path: Path, root: Chroot, overlay: OverlayMount
 ) -> None:
     settings = tmp_path / "pip.conf"
     settings.write_text("[global]\n")
@@ -83,7 +83,7 @@ def test_bound_files_are_read_only_and_no_part_of_the_changes(
     assert changes(overlay) == []
 
 
-def test_a_command_runs_as_another_user_in_a_folder(root: Chroot, overlay: Overlay) -> None:
+def test_a_command_runs_as_another_user_in_a_folder(root: Chroot, overlay: OverlayMount) -> None:
     other = Chroot(root.root, overlay, ENV, directory="/srv", user=(65532, 7), binds=root.binds)
     assert other.run("sh", "-c", "id -u; id -g; pwd; umask") == "65532\n7\n/srv\n0022\n"
 
@@ -103,7 +103,7 @@ def test_a_command_that_takes_too_long_is_killed(root: Chroot) -> None:
 
 
 def test_names_that_overlayfs_would_misread_are_refused(tmp_path: Path) -> None:
-    overlay = Overlay((tmp_path / "a:b",), tmp_path, tmp_path)
+    overlay = OverlayMount((tmp_path / "a:b",), tmp_path, tmp_path)
     with pytest.raises(CannotBuild, match="no colon"):
         overlay.options(tmp_path)
 
