@@ -93,6 +93,10 @@ controlplane: $(STAMP) ## Get etcd, kube-apiserver, kubectl and the other progra
 prometheus: $(STAMP) ## Get Prometheus, for the tests of alerts, from the PATH or its Debian package
 	@$(BIN)/python -m navarchos.testing.controlplane prometheus
 
+.PHONY: images
+images: $(STAMP) ## Make the images that containers on real nodes run, with this project's own; needs root
+	@$(BIN)/python -m navarchos.testing.nodes.testimages
+
 .PHONY: walkthrough
 walkthrough: $(STAMP) ## Run the README's commands as written, and kubectl, on in-process clusters
 	@$(BIN)/python -m navarchos.testing.controlplane kubectl

@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import unquote
 
+import click
 import yaml
 
+from navarchos.errors import NavarchosError
 from navarchos.testing.controlplane.binaries import Cache, user_cache
 from navarchos.testing.controlplane.releases import Apt
 from navarchos.testing.nodes.builds import ImageBuilder
@@ -29,7 +31,7 @@ from navarchos.testing.nodes.images import (
 )
 from navarchos.testing.nodes.layers import key_of
 
-__all__ = ["BUSYBOX", "PAUSE", "TestImages", "deployed_image"]
+__all__ = ["BUSYBOX", "PAUSE", "TestImages", "deployed_image", "main"]
 
 BUSYBOX: Final = "navarchos.test/busybox:1"
 """A shell and the usual tools, each under its own name."""
@@ -218,3 +220,43 @@ def _install(source: Path, target: Path) -> None:
         raise ImageError(f"the package has no file {source.name}")
     shutil.copyfile(source, target)
     target.chmod(0o755)
+
+
+_IMAGES: Final = ("pause", "busybox", "project")
+
+
+@click.command()
+@click.argument("names", metavar="[IMAGE]...", nargs=-1, type=click.Choice(_IMAGES))
+@click.option(
+    "--checkout",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    default=Path(),
+    help="The folder with the Dockerfile. Default: the current one.",
+)
+@click.option(
+    "--cache",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="The folder for images. Default: below the user's cache folder.",
+)
+def main(names: tuple[str, ...], checkout: Path, cache: Path | None) -> None:
+    """Make the images of containers on real nodes, or find them in the cache.
+
+    IMAGE is pause, busybox or project; all by default. The project's image is built from its
+    Dockerfile on a base of Debian packages, which needs root and takes a minute the first time.
+    Prints the path of each OCI archive; progress goes to standard error.
+    """
+    images = TestImages(cache, report=lambda line: click.echo(line, err=True))
+    makers: dict[str, Callable[[], Path]] = {
+        "pause": images.pause,
+        "busybox": images.busybox,
+        "project": lambda: images.project(checkout, deployed_image(checkout)),
+    }
+    try:
+        for name in names or _IMAGES:
+            click.echo(makers[name]())
+    except (NavarchosError, OSError) as error:
+        raise click.ClickException(str(error)) from error
+
+
+if __name__ == "__main__":
+    main(prog_name="python -m navarchos.testing.nodes.testimages")

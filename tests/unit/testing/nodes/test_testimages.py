@@ -3,12 +3,13 @@ import tarfile
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from navarchos.testing.controlplane.releases import ReleaseUnusable
 from navarchos.testing.nodes import testimages
 from navarchos.testing.nodes.debian import DebianBase
 from navarchos.testing.nodes.images import ImageError, read_index
-from navarchos.testing.nodes.testimages import BUSYBOX, PAUSE, TestImages, deployed_image
+from navarchos.testing.nodes.testimages import BUSYBOX, PAUSE, TestImages, deployed_image, main
 
 ROOT = Path(__file__).parents[4]
 
@@ -142,6 +143,29 @@ def test_the_archives_used_last_are_kept(tmp_path: Path, checkout: Path) -> None
         made.append(images.project(checkout, "x.example/tool:1"))
         os.utime(made[-1], (number, number))
     assert [archive.exists() for archive in made] == [False, False, True, True, True]
+
+
+@pytest.mark.usefixtures("calls")
+def test_the_command_prints_the_path_of_each_archive(tmp_path: Path, checkout: Path) -> None:
+    (checkout / "config" / "deploy").mkdir(parents=True)
+    (checkout / "config" / "deploy" / "deployment.yaml").write_text(
+        "kind: Deployment\nspec: {template: {spec: {containers: [{image: x.example/tool:1}]}}}\n"
+    )
+    options = ["--checkout", str(checkout), "--cache", str(tmp_path / "images")]
+    done = CliRunner().invoke(main, options)
+    assert done.exit_code == 0, done.output
+    names = [list(read_index(Path(line))) for line in done.stdout.splitlines()]
+    assert names == [[PAUSE], [BUSYBOX], ["x.example/tool:1"]]
+    assert "catatonit: fetching the package of Debian" in done.stderr
+    one = CliRunner().invoke(main, [*options, "busybox"])
+    assert one.stdout == f"{done.stdout.splitlines()[1]}\n"
+
+
+def test_the_command_reports_an_error_in_one_line(tmp_path: Path) -> None:
+    options = ["--checkout", str(tmp_path), "--cache", str(tmp_path / "images"), "project"]
+    done = CliRunner().invoke(main, options)
+    assert done.exit_code == 1
+    assert done.stderr == f"Error: {tmp_path}/config/deploy has no Deployment\n"
 
 
 def test_the_name_is_that_of_the_shipped_deployment() -> None:
