@@ -108,6 +108,11 @@ class Cache:
         """Move a program from `staging` to its path in the cache, atomically."""
         return staged.replace(self.path(name))
 
+    def discard(self, name: str) -> None:
+        """Remove a file or a folder; also if this process is killed, no part of it stays there."""
+        with self.staging() as directory:
+            self.path(name).replace(directory / "discarded")
+
 
 ASSETS: Final = "KUBEBUILDER_ASSETS"
 """The environment variable for a directory with the programs; envtest reads it, too."""

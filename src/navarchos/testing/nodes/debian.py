@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -139,7 +138,7 @@ def obtain_base(directory: Path, report: Callable[[str], None]) -> DebianBase:
         pack_layer(made / "root", made / "layer.tar")
         (made / "versions.json").write_text(json.dumps(versions), encoding="utf-8")
         for old in directory.glob("[0-9a-f]*"):
-            shutil.rmtree(old)
+            cache.discard(old.name)
         return _read(cache.install(made, _key(versions)))
 
 

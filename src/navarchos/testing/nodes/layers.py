@@ -254,7 +254,7 @@ class LayerCache:
         )
         newest_first = sorted(unused, key=lambda place: place.stat().st_mtime, reverse=True)
         for place in newest_first[_UNUSED_KEPT:]:
-            shutil.rmtree(place)
+            self._cache.discard(place.name)
 
 
 def key_of(*facts: object) -> str:

@@ -133,10 +133,10 @@ class Seed:
         """
         if self._folder is not None:
             raise AlreadyStarted("the seed")
-        name = self._name()
+        name, family = self._names()
         with self._cache.locked(lambda: self._report("waiting for another process that imports")):
             if not self._cache.path(name).exists():
-                self._make(name)
+                self._make(name, family)
             self._use(name)
             self._sweep(name)
         self._folder = self._cache.path(name)
@@ -168,22 +168,26 @@ class Seed:
         here, there = self._folder.stat().st_dev, target.parent.stat().st_dev
         if here != there:
             raise SeedUnusable(f"{target} is not on the file system of {self._folder}")
-        _run(["cp", "--archive", "--link", str(self._folder), str(target)], _COPY_TIMEOUT)
-        for database in self._folder.rglob("*.db"):
-            copy = target / database.relative_to(self._folder)
-            copy.unlink()
-            shutil.copyfile(database, copy)
+        _copy(self._folder, target)
 
-    def _name(self) -> str:
+    def _names(self) -> tuple[str, str]:
+        """Return the name of the seed, and of all seeds with other versions of its images."""
         containerd = digest_of_file(self._programs / "containerd")
         images = sorted(pair for archive in self._images for pair in read_index(archive).items())
-        return key_of(_RECIPE, containerd, images)
+        family = key_of(_RECIPE, containerd, [name for name, _ in images])
+        return f"{family}-{key_of(images)}", family
 
-    def _make(self, name: str) -> None:
+    def _make(self, name: str, family: str) -> None:
         check_machine()
         self._report(f"importing {len(self._images)} images")
         with self._cache.staging() as work:
             root, config = work / "root", work / "config.toml"
+            # Of images that are in the last seed already, only new layers are imported. Images
+            # under the same names replace the old ones, so nothing else stays.
+            seeds = (path for path in self._cache.directory.glob(f"{family}-*") if path.is_dir())
+            last = next(seeds, None)
+            if last is not None:
+                _copy(last, root)
             config.write_text(_CONFIG.format(root=json.dumps(str(root))), encoding="utf-8")
             programs = [
                 str(self._programs / "containerd"),
@@ -213,16 +217,24 @@ class Seed:
         fcntl.flock(file, fcntl.LOCK_SH)
 
     def _sweep(self, name: str) -> None:
-        for lock in self._cache.directory.glob("[0-9a-f]*.lock"):
-            if lock == self._lock_file(name):
+        for seed in self._cache.directory.glob("[0-9a-f]*-*"):
+            if seed.name == name or not seed.is_dir():
                 continue
-            with lock.open("w", encoding="ascii") as file:
+            with self._lock_file(seed.name).open("w", encoding="ascii") as file:
                 try:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:
                     continue  # another process uses this seed
-                shutil.rmtree(self._cache.path(lock.stem))
-                lock.unlink()
+                self._cache.discard(seed.name)
+                self._lock_file(seed.name).unlink()
+
+
+def _copy(seed: Path, target: Path) -> None:
+    _run(["cp", "--archive", "--link", str(seed), str(target)], _COPY_TIMEOUT)
+    for database in seed.rglob("*.db"):
+        copy = target / database.relative_to(seed)
+        copy.unlink()
+        shutil.copyfile(database, copy)
 
 
 def _run(command: Sequence[str], timeout: float) -> None:

@@ -1,3 +1,4 @@
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -120,3 +121,27 @@ def test_what_makes_no_control_plane_has_a_cache_of_its_own(tmp_path: Path) -> N
 def test_a_cache_folder_that_is_not_absolute_does_not_count(environ: dict[str, str]) -> None:
     home = Path.home() / ".cache" / "navarchos"
     assert cache_directory(environ).parents[1] == home
+
+
+def test_a_discarded_folder_is_gone_as_a_whole(tmp_path: Path) -> None:
+    cache = Cache(tmp_path)
+    (tmp_path / "old" / "deep").mkdir(parents=True)
+    (tmp_path / "new").mkdir()
+    cache.discard("old")
+    assert list(tmp_path.iterdir()) == [tmp_path / "new"]
+
+
+def test_a_folder_is_out_of_sight_before_it_is_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[bool] = []
+    remove = shutil.rmtree
+
+    def look_and_remove(path: Path) -> None:
+        seen.append((tmp_path / "old").exists())
+        remove(path)
+
+    monkeypatch.setattr(shutil, "rmtree", look_and_remove)
+    (tmp_path / "old").mkdir()
+    Cache(tmp_path).discard("old")
+    assert seen == [False]

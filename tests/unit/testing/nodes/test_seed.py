@@ -13,15 +13,16 @@ CONTAINERD = """#!/bin/sh
 root=$(sed -n 's/^root = "\\(.*\\)"/\\1/p' "$2")
 mkdir -p "$root/io.containerd.metadata.v1.bolt" "$root/io.containerd.content.v1.content" \\
   "$root/io.containerd.grpc.v1.introspection" "$root/tmpmounts" /run/containerd
-echo database >"$root/io.containerd.metadata.v1.bolt/meta.db"
 echo "$root" >/run/containerd/root
-trap 'echo ended >>"$root/io.containerd.content.v1.content/imported"; exit 0' TERM
+trap 'echo database >"$root/io.containerd.metadata.v1.bolt/meta.db"; exit 0' TERM
 python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind("/run/containerd/containerd.sock")'
 while :; do sleep 0.02; done
 """
+# Like the real one, it does not write again what is there.
 CTR = """#!/bin/sh
 for archive; do :; done
-basename "$archive" >>"$(cat /run/containerd/root)/io.containerd.content.v1.content/imported"
+content="$(cat /run/containerd/root)/io.containerd.content.v1.content"
+test -e "$content/$(basename "$archive")" || echo "$*" >"$content/$(basename "$archive")"
 """
 
 pytestmark = pytest.mark.usefixtures("_can_mount")
@@ -55,8 +56,10 @@ def test_images_are_imported_once(tmp_path: Path, programs: Path) -> None:
             seed.copy_to(tmp_path / f"node-{len(list(tmp_path.glob('node-*')))}")
     assert lines == ["importing 2 images"]
     for node in ("node-0", "node-1"):
-        imported = tmp_path / node / "io.containerd.content.v1.content" / "imported"
-        assert imported.read_text() == "one.tar\ntwo.tar\nended\n"
+        content = tmp_path / node / "io.containerd.content.v1.content"
+        assert sorted(path.name for path in content.iterdir()) == ["one.tar", "two.tar"]
+        call = f"--connect-timeout 30s --namespace k8s.io images import --local {images[0]}\n"
+        assert (content / "one.tar").read_text() == call
         # What belongs to one containerd alone is not copied.
         assert sorted(path.name for path in (tmp_path / node).iterdir()) == [
             "io.containerd.content.v1.content",
@@ -68,12 +71,36 @@ def test_nodes_share_files_but_not_databases(tmp_path: Path, programs: Path) -> 
     with Seed(programs, [archive(tmp_path, "one")], directory=tmp_path / "seeds") as seed:
         for node in ("a", "b"):
             seed.copy_to(tmp_path / node)
-    content, database = "io.containerd.content.v1.content/imported", "meta.db"
+    content, database = "io.containerd.content.v1.content/one.tar", "meta.db"
     shared = [(tmp_path / node / content).stat().st_ino for node in ("a", "b")]
     assert shared[0] == shared[1]
     databases = [tmp_path / node / "io.containerd.metadata.v1.bolt" / database for node in "ab"]
     databases[0].write_text("changed\n")
     assert databases[1].read_text() == "database\n"
+
+
+def content_of(seed: Seed, node: Path) -> dict[str, int]:
+    seed.copy_to(node)
+    files = (node / "io.containerd.content.v1.content").iterdir()
+    return {path.name: path.stat().st_ino for path in files}
+
+
+def test_another_version_of_an_image_is_imported_into_a_copy_of_the_last_seed(
+    tmp_path: Path, programs: Path
+) -> None:
+    folder, same = tmp_path / "seeds", archive(tmp_path, "same")
+    with Seed(programs, [same, archive(tmp_path, "one")], directory=folder) as seed:
+        first = content_of(seed, tmp_path / "first")
+    with Seed(programs, [same, archive(tmp_path, "one", A="1")], directory=folder) as seed:
+        assert content_of(seed, tmp_path / "second") == first
+
+
+def test_a_seed_has_no_images_of_seeds_with_other_names(tmp_path: Path, programs: Path) -> None:
+    folder = tmp_path / "seeds"
+    with Seed(programs, [archive(tmp_path, "one")], directory=folder):
+        pass
+    with Seed(programs, [archive(tmp_path, "two")], directory=folder) as seed:
+        assert list(content_of(seed, tmp_path / "node")) == ["two.tar"]
 
 
 @pytest.mark.parametrize("changed", ["image", "containerd"])
@@ -146,3 +173,13 @@ def test_a_node_on_another_file_system_is_refused(tmp_path: Path, programs: Path
         pytest.raises(SeedUnusable, match="is not on the file system of"),
     ):
         seed.copy_to(other / f"node-{os.getpid()}")
+
+
+def test_seeds_that_a_killed_process_left_are_removed(tmp_path: Path, programs: Path) -> None:
+    folder = tmp_path / "seeds"
+    (folder / "0a-1b" / "content").mkdir(parents=True)  # no process has locked it yet
+    (folder / ".new-half").mkdir()
+    with Seed(programs, [archive(tmp_path, "one")], directory=folder):
+        (name,) = seeds(folder)
+    left = sorted(path.name for path in folder.iterdir())
+    assert left == [".lock", name, f"{name}.lock"]
