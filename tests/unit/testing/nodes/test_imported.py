@@ -4,9 +4,9 @@ from pathlib import Path
 import pytest
 
 from navarchos.errors import AlreadyStarted, NotStarted
-from navarchos.testing.nodes import seed as module
+from navarchos.testing.nodes import imported as module
 from navarchos.testing.nodes.images import Image, ImageConfig, write_archive
-from navarchos.testing.nodes.seed import Seed, SeedUnusable
+from navarchos.testing.nodes.imported import ImportedImages, ImportFailed
 
 # A containerd that only makes its folders and a socket, and then waits for its end.
 CONTAINERD = """#!/bin/sh
@@ -44,7 +44,7 @@ def archive(folder: Path, name: str, **env: str) -> Path:
     return path
 
 
-def seeds(folder: Path) -> list[str]:
+def folders(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir() if path.is_dir())
 
 
@@ -52,8 +52,10 @@ def test_images_are_imported_once(tmp_path: Path, programs: Path) -> None:
     images = [archive(tmp_path, "one"), archive(tmp_path, "two")]
     lines: list[str] = []
     for _ in range(2):
-        with Seed(programs, images, directory=tmp_path / "seeds", report=lines.append) as seed:
-            seed.copy_to(tmp_path / f"node-{len(list(tmp_path.glob('node-*')))}")
+        with ImportedImages(
+            programs, images, directory=tmp_path / "imported", report=lines.append
+        ) as imported:
+            imported.copy_to(tmp_path / f"node-{len(list(tmp_path.glob('node-*')))}")
     assert lines == ["importing 2 images"]
     for node in ("node-0", "node-1"):
         content = tmp_path / node / "io.containerd.content.v1.content"
@@ -68,9 +70,11 @@ def test_images_are_imported_once(tmp_path: Path, programs: Path) -> None:
 
 
 def test_nodes_share_files_but_not_databases(tmp_path: Path, programs: Path) -> None:
-    with Seed(programs, [archive(tmp_path, "one")], directory=tmp_path / "seeds") as seed:
+    with ImportedImages(
+        programs, [archive(tmp_path, "one")], directory=tmp_path / "imported"
+    ) as imported:
         for node in ("a", "b"):
-            seed.copy_to(tmp_path / node)
+            imported.copy_to(tmp_path / node)
     content, database = "io.containerd.content.v1.content/one.tar", "meta.db"
     shared = [(tmp_path / node / content).stat().st_ino for node in ("a", "b")]
     assert shared[0] == shared[1]
@@ -79,66 +83,68 @@ def test_nodes_share_files_but_not_databases(tmp_path: Path, programs: Path) -> 
     assert databases[1].read_text() == "database\n"
 
 
-def content_of(seed: Seed, node: Path) -> dict[str, int]:
-    seed.copy_to(node)
+def content_of(imported: ImportedImages, node: Path) -> dict[str, int]:
+    imported.copy_to(node)
     files = (node / "io.containerd.content.v1.content").iterdir()
     return {path.name: path.stat().st_ino for path in files}
 
 
-def test_another_version_of_an_image_is_imported_into_a_copy_of_the_last_seed(
+def test_another_version_of_an_image_is_imported_into_a_copy_of_the_last_folder(
     tmp_path: Path, programs: Path
 ) -> None:
-    folder, same = tmp_path / "seeds", archive(tmp_path, "same")
-    with Seed(programs, [same, archive(tmp_path, "one")], directory=folder) as seed:
-        first = content_of(seed, tmp_path / "first")
-    with Seed(programs, [same, archive(tmp_path, "one", A="1")], directory=folder) as seed:
-        assert content_of(seed, tmp_path / "second") == first
+    folder, same = tmp_path / "imported", archive(tmp_path, "same")
+    with ImportedImages(programs, [same, archive(tmp_path, "one")], directory=folder) as imported:
+        first = content_of(imported, tmp_path / "first")
+    with ImportedImages(
+        programs, [same, archive(tmp_path, "one", A="1")], directory=folder
+    ) as imported:
+        assert content_of(imported, tmp_path / "second") == first
 
 
-def test_a_seed_has_no_images_of_seeds_with_other_names(tmp_path: Path, programs: Path) -> None:
-    folder = tmp_path / "seeds"
-    with Seed(programs, [archive(tmp_path, "one")], directory=folder):
+def test_a_folder_has_no_images_of_folders_with_other_names(tmp_path: Path, programs: Path) -> None:
+    folder = tmp_path / "imported"
+    with ImportedImages(programs, [archive(tmp_path, "one")], directory=folder):
         pass
-    with Seed(programs, [archive(tmp_path, "two")], directory=folder) as seed:
-        assert list(content_of(seed, tmp_path / "node")) == ["two.tar"]
+    with ImportedImages(programs, [archive(tmp_path, "two")], directory=folder) as imported:
+        assert list(content_of(imported, tmp_path / "node")) == ["two.tar"]
 
 
 @pytest.mark.parametrize("changed", ["image", "containerd"])
-def test_another_input_makes_another_seed_and_removes_the_old_one(
+def test_another_input_makes_another_folder_and_removes_the_old_one(
     tmp_path: Path, programs: Path, changed: str
 ) -> None:
-    folder = tmp_path / "seeds"
-    with Seed(programs, [archive(tmp_path, "one")], directory=folder):
-        first = seeds(folder)
+    folder = tmp_path / "imported"
+    with ImportedImages(programs, [archive(tmp_path, "one")], directory=folder):
+        first = folders(folder)
     if changed == "image":
         images = [archive(tmp_path, "one", A="1")]
     else:
         images = [archive(tmp_path, "one")]
         (programs / "containerd").write_text(f"{CONTAINERD}# another version\n")
-    with Seed(programs, images, directory=folder):
-        assert len(seeds(folder)) == 1
-        assert seeds(folder) != first
+    with ImportedImages(programs, images, directory=folder):
+        assert len(folders(folder)) == 1
+        assert folders(folder) != first
 
 
-def test_a_seed_in_use_is_not_removed(tmp_path: Path, programs: Path) -> None:
-    folder = tmp_path / "seeds"
-    with Seed(programs, [archive(tmp_path, "one")], directory=folder) as first:
-        with Seed(programs, [archive(tmp_path, "one", A="1")], directory=folder):
-            assert len(seeds(folder)) == 2
+def test_a_folder_in_use_is_not_removed(tmp_path: Path, programs: Path) -> None:
+    folder = tmp_path / "imported"
+    with ImportedImages(programs, [archive(tmp_path, "one")], directory=folder) as first:
+        with ImportedImages(programs, [archive(tmp_path, "one", A="1")], directory=folder):
+            assert len(folders(folder)) == 2
         first.copy_to(tmp_path / "node")
-    with Seed(programs, [archive(tmp_path, "one", A="2")], directory=folder):
-        assert len(seeds(folder)) == 1
+    with ImportedImages(programs, [archive(tmp_path, "one", A="2")], directory=folder):
+        assert len(folders(folder)) == 1
 
 
-def test_a_failed_import_leaves_no_seed(tmp_path: Path, programs: Path) -> None:
+def test_a_failed_import_leaves_no_folder(tmp_path: Path, programs: Path) -> None:
     (programs / "ctr").write_text("#!/bin/sh\necho ctr: no space left\nexit 1\n")
     with (
-        pytest.raises(SeedUnusable, match="ctr: no space left") as caught,
-        Seed(programs, [archive(tmp_path, "one")], directory=tmp_path / "seeds"),
+        pytest.raises(ImportFailed, match="ctr: no space left") as caught,
+        ImportedImages(programs, [archive(tmp_path, "one")], directory=tmp_path / "imported"),
     ):
-        pytest.fail("the seed is not usable")
+        pytest.fail("the import has failed")
     assert "failed with status 1" in caught.value.why
-    assert seeds(tmp_path / "seeds") == []
+    assert folders(tmp_path / "imported") == []
 
 
 def test_a_containerd_that_ends_is_noticed(
@@ -147,21 +153,21 @@ def test_a_containerd_that_ends_is_noticed(
     monkeypatch.setattr(module, "_IMPORT_TIMEOUT", 20.0)
     (programs / "containerd").write_text("#!/bin/sh\necho bad configuration\nexit 1\n")
     with (
-        pytest.raises(SeedUnusable, match="bad configuration") as caught,
-        Seed(programs, [archive(tmp_path, "one")], directory=tmp_path / "seeds"),
+        pytest.raises(ImportFailed, match="bad configuration") as caught,
+        ImportedImages(programs, [archive(tmp_path, "one")], directory=tmp_path / "imported"),
     ):
-        pytest.fail("the seed is not usable")
+        pytest.fail("the import has failed")
     assert "took longer" not in caught.value.why
 
 
-def test_a_seed_is_used_inside_with_only(tmp_path: Path, programs: Path) -> None:
-    seed = Seed(programs, [archive(tmp_path, "one")], directory=tmp_path / "seeds")
+def test_a_folder_is_used_inside_with_only(tmp_path: Path, programs: Path) -> None:
+    imported = ImportedImages(programs, [archive(tmp_path, "one")], directory=tmp_path / "imported")
     with pytest.raises(NotStarted):
-        seed.copy_to(tmp_path / "node")
-    with seed, pytest.raises(AlreadyStarted):
-        seed.__enter__()
+        imported.copy_to(tmp_path / "node")
+    with imported, pytest.raises(AlreadyStarted):
+        imported.__enter__()
     with pytest.raises(NotStarted):
-        seed.copy_to(tmp_path / "node")
+        imported.copy_to(tmp_path / "node")
 
 
 def test_a_node_on_another_file_system_is_refused(tmp_path: Path, programs: Path) -> None:
@@ -169,17 +175,19 @@ def test_a_node_on_another_file_system_is_refused(tmp_path: Path, programs: Path
     if other.stat().st_dev == tmp_path.stat().st_dev:
         pytest.skip("/dev/shm is on the same file system")
     with (
-        Seed(programs, [archive(tmp_path, "one")], directory=tmp_path / "seeds") as seed,
-        pytest.raises(SeedUnusable, match="is not on the file system of"),
+        ImportedImages(
+            programs, [archive(tmp_path, "one")], directory=tmp_path / "imported"
+        ) as imported,
+        pytest.raises(ImportFailed, match="is not on the file system of"),
     ):
-        seed.copy_to(other / f"node-{os.getpid()}")
+        imported.copy_to(other / f"node-{os.getpid()}")
 
 
-def test_seeds_that_a_killed_process_left_are_removed(tmp_path: Path, programs: Path) -> None:
-    folder = tmp_path / "seeds"
+def test_folders_that_a_killed_process_left_are_removed(tmp_path: Path, programs: Path) -> None:
+    folder = tmp_path / "imported"
     (folder / "0a-1b" / "content").mkdir(parents=True)  # no process has locked it yet
     (folder / ".new-half").mkdir()
-    with Seed(programs, [archive(tmp_path, "one")], directory=folder):
-        (name,) = seeds(folder)
+    with ImportedImages(programs, [archive(tmp_path, "one")], directory=folder):
+        (name,) = folders(folder)
     left = sorted(path.name for path in folder.iterdir())
     assert left == [".lock", name, f"{name}.lock"]

@@ -1,7 +1,7 @@
-"""The seed of a node's containerd: its folder with all images imported, made once, shared by nodes.
+"""Imported images: a folder of containerd with all images, made once and shared by nodes.
 
 Importing the project's image takes seconds for each node, and more when nodes do it at once. A
-folder in which it is imported already costs a node a fraction of a second: files are hard links,
+copy of a folder in which it is imported costs a node a fraction of a second: files are hard links,
 only the databases are copied. Containers never write into the layers of their images.
 """
 
@@ -21,10 +21,10 @@ from navarchos.testing.nodes.chroot import check_machine, find_program, last_lin
 from navarchos.testing.nodes.images import ImageError, digest_of_file, read_index
 from navarchos.testing.nodes.layers import key_of
 
-__all__ = ["Seed", "SeedUnusable"]
+__all__ = ["ImportFailed", "ImportedImages"]
 
 _RECIPE: Final = 1
-"""A part of a seed's name; another number after each change of how seeds are made."""
+"""A part of the folders' names; another number after each change of how they are made."""
 
 _IMPORT_TIMEOUT: Final = 300.0
 _COPY_TIMEOUT: Final = 120.0
@@ -73,8 +73,8 @@ wait "$containerd"
 """
 
 
-class SeedUnusable(ImageError):
-    """A seed cannot be made, or not be copied.
+class ImportFailed(ImageError):
+    """Images cannot be imported into a folder of containerd, or the folder not be copied.
 
     Attributes:
         why: The cause; the end of the output of containerd, if that failed.
@@ -85,15 +85,15 @@ class SeedUnusable(ImageError):
         self.why = why
 
     def __str__(self) -> str:
-        return f"the folder of containerd with all images is not usable: {self.why}"
+        return f"images cannot be imported into containerd: {self.why}"
 
 
-class Seed:
+class ImportedImages:
     """A folder of containerd with images, in the user's cache.
 
-    Promises: it is the same for the same containerd and the same archives, and complete.
+    Promises: the folder is the same for the same containerd and the same archives, and complete.
     Processes that need it at the same time wait for each other. While one of them uses it, it is
-    not removed; a seed that no process uses is removed when another one is made.
+    not removed; a folder that no process uses is removed when another one is made.
 
     Lifecycle: usable inside `with`. Copies stay usable afterwards.
     Threads: after the start, `copy_to` is safe from any thread.
@@ -101,8 +101,8 @@ class Seed:
     Args:
         programs: The folder of the programs `containerd` and `ctr`.
         images: OCI archives.
-        directory: The cache folder of seeds; by default below the user's cache folder. Nodes are
-            on the same file system.
+        directory: The cache folder of such folders; by default below the user's cache folder.
+            Nodes are on the same file system.
         report: Receives progress messages for the user, one line each.
     """
 
@@ -116,23 +116,23 @@ class Seed:
     ) -> None:
         self._programs = programs
         self._images = tuple(images)
-        self._cache = Cache(directory if directory is not None else user_cache() / "seeds")
+        self._cache = Cache(directory if directory is not None else user_cache() / "imported")
         self._report = report
         self._in_use = ExitStack()
         self._folder: Path | None = None
 
     def __enter__(self) -> Self:
-        """Make the seed if it is not in the cache, and keep it from being removed.
+        """Import the images if they are not in the cache, and keep the folder from being removed.
 
         Raises:
-            AlreadyStarted: The seed is in use by this object.
+            AlreadyStarted: The folder is in use by this object.
             ArchiveUnusable: A file is not an OCI archive.
-            SeedUnusable: The import failed.
+            ImportFailed: The import failed.
             CannotBuild: This machine cannot run containerd.
             OSError: A file cannot be read, or the cache cannot be written.
         """
         if self._folder is not None:
-            raise AlreadyStarted("the seed")
+            raise AlreadyStarted("the folder of images")
         name, family = self._names()
         with self._cache.locked(lambda: self._report("waiting for another process that imports")):
             if not self._cache.path(name).exists():
@@ -148,7 +148,7 @@ class Seed:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Allow that the seed is removed."""
+        """Allow that the folder is removed."""
         self._folder = None
         self._in_use.close()
 
@@ -160,18 +160,18 @@ class Seed:
 
         Raises:
             NotStarted: The call is outside `with`.
-            SeedUnusable: The target is on another file system, or copying failed.
+            ImportFailed: The target is on another file system, or copying failed.
             OSError: A database cannot be copied.
         """
         if self._folder is None:
-            raise NotStarted("the seed")
+            raise NotStarted("the folder of images")
         here, there = self._folder.stat().st_dev, target.parent.stat().st_dev
         if here != there:
-            raise SeedUnusable(f"{target} is not on the file system of {self._folder}")
+            raise ImportFailed(f"{target} is not on the file system of {self._folder}")
         _copy(self._folder, target)
 
     def _names(self) -> tuple[str, str]:
-        """Return the name of the seed, and of all seeds with other versions of its images."""
+        """Return the folder's name, and how names of other versions of the images begin."""
         containerd = digest_of_file(self._programs / "containerd")
         images = sorted(pair for archive in self._images for pair in read_index(archive).items())
         family = key_of(_RECIPE, containerd, [name for name, _ in images])
@@ -182,10 +182,10 @@ class Seed:
         self._report(f"importing {len(self._images)} images")
         with self._cache.staging() as work:
             root, config = work / "root", work / "config.toml"
-            # Of images that are in the last seed already, only new layers are imported. Images
+            # Of images that are in the last folder already, only new layers are imported. Images
             # under the same names replace the old ones, so nothing else stays.
-            seeds = (path for path in self._cache.directory.glob(f"{family}-*") if path.is_dir())
-            last = next(seeds, None)
+            others = (path for path in self._cache.directory.glob(f"{family}-*") if path.is_dir())
+            last = next(others, None)
             if last is not None:
                 _copy(last, root)
             config.write_text(_CONFIG.format(root=json.dumps(str(root))), encoding="utf-8")
@@ -207,7 +207,7 @@ class Seed:
                     shutil.rmtree(place)
             self._cache.install(root, name)
 
-    # -- seeds in use are locked, so that no other process removes them
+    # -- folders in use are locked, so that no other process removes them
 
     def _lock_file(self, name: str) -> Path:
         return self._cache.path(f"{name}.lock")
@@ -217,22 +217,22 @@ class Seed:
         fcntl.flock(file, fcntl.LOCK_SH)
 
     def _sweep(self, name: str) -> None:
-        for seed in self._cache.directory.glob("[0-9a-f]*-*"):
-            if seed.name == name or not seed.is_dir():
+        for folder in self._cache.directory.glob("[0-9a-f]*-*"):
+            if folder.name == name or not folder.is_dir():
                 continue
-            with self._lock_file(seed.name).open("w", encoding="ascii") as file:
+            with self._lock_file(folder.name).open("w", encoding="ascii") as file:
                 try:
                     fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 except BlockingIOError:
-                    continue  # another process uses this seed
-                self._cache.discard(seed.name)
-                self._lock_file(seed.name).unlink()
+                    continue  # another process uses this folder
+                self._cache.discard(folder.name)
+                self._lock_file(folder.name).unlink()
 
 
-def _copy(seed: Path, target: Path) -> None:
-    _run(["cp", "--archive", "--link", str(seed), str(target)], _COPY_TIMEOUT)
-    for database in seed.rglob("*.db"):
-        copy = target / database.relative_to(seed)
+def _copy(folder: Path, target: Path) -> None:
+    _run(["cp", "--archive", "--link", str(folder), str(target)], _COPY_TIMEOUT)
+    for database in folder.rglob("*.db"):
+        copy = target / database.relative_to(folder)
         copy.unlink()
         shutil.copyfile(database, copy)
 
@@ -250,8 +250,8 @@ def _run(command: Sequence[str], timeout: float) -> None:
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        raise SeedUnusable(f"{command[0]} took longer than {timeout:g} s") from error
+        raise ImportFailed(f"{command[0]} took longer than {timeout:g} s") from error
     if done.returncode != 0:
-        raise SeedUnusable(
+        raise ImportFailed(
             f"{command[0]} failed with status {done.returncode}:\n{last_lines(done.stdout)}"
         )
