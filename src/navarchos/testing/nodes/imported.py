@@ -137,8 +137,10 @@ class ImportedImages:
         with self._cache.locked(lambda: self._report("waiting for another process that imports")):
             if not self._cache.path(name).exists():
                 self._make(name, family)
-            self._use(name)
-            self._sweep(name)
+            with ExitStack() as in_use:
+                self._use(name, in_use)
+                self._sweep(name)
+                self._in_use = in_use.pop_all()
         self._folder = self._cache.path(name)
         return self
 
@@ -212,8 +214,8 @@ class ImportedImages:
     def _lock_file(self, name: str) -> Path:
         return self._cache.path(f"{name}.lock")
 
-    def _use(self, name: str) -> None:
-        file = self._in_use.enter_context(self._lock_file(name).open("w", encoding="ascii"))
+    def _use(self, name: str, in_use: ExitStack) -> None:
+        file = in_use.enter_context(self._lock_file(name).open("w", encoding="ascii"))
         fcntl.flock(file, fcntl.LOCK_SH)
 
     def _sweep(self, name: str) -> None:
