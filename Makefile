@@ -45,7 +45,8 @@ nightly: $(STAMP) controlplane prometheus ## Run randomized tests, chaos and out
 		tests/unit/operator/replacements tests/unit/operator/test_outcomes.py \
 		tests/unit/operator/test_windows.py \
 		tests/integration/framework/test_network.py tests/mutations \
-		tests/integration/test_large_cluster.py tests/integration/test_moves.py
+		tests/integration/test_large_cluster.py tests/integration/test_moves.py \
+		tests/nodes/test_project_image.py
 	$(BIN)/python -m pytest $(NIGHTLY) --server=real tests/integration/framework/test_network.py \
 		tests/integration/operator/test_kills.py \
 		tests/e2e/test_operator_outages.py tests/e2e/test_operator_changes.py

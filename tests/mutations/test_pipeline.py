@@ -83,13 +83,18 @@ PLAYED: Final = (
 )
 
 
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize("name", PLAYED)
-def test_a_mistake_in_a_decision_fails_a_unit_test(tmp_path: Path, name: str) -> None:
-    edit, module = MUTANTS[name]
-    shutil.copytree(ROOT / "src", tmp_path / "src")
-    mutate(tmp_path / "src", name, edit)
-    path = os.pathsep.join([str(tmp_path / "src"), str(ROOT)])
+def fails(folder: Path, name: str, edit: Edit, module: str) -> None:
+    """Assert that tests fail on a copy of the sources with a mistake.
+
+    Args:
+        folder: An empty folder for the copy.
+        name: The name at the mark.
+        edit: The mistake.
+        module: The module of tests.
+    """
+    shutil.copytree(ROOT / "src", folder / "src")
+    mutate(folder / "src", name, edit)
+    path = os.pathsep.join([str(folder / "src"), str(ROOT)])
     options = ("-q", "-x", "-p", "no:cacheprovider", "-p", "no:xdist")
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *options, str(ROOT / module)],
@@ -103,7 +108,18 @@ def test_a_mistake_in_a_decision_fails_a_unit_test(tmp_path: Path, name: str) ->
     assert done.returncode == 1, done.stdout[-2000:] + done.stderr
 
 
+def is_marked(folder: Path, name: str, edit: Edit) -> None:
+    """Assert that the place of a mistake is marked."""
+    shutil.copytree(ROOT / "src" / "navarchos", folder / "navarchos")
+    mutate(folder / "navarchos", name, edit)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", PLAYED)
+def test_a_mistake_in_a_decision_fails_a_unit_test(tmp_path: Path, name: str) -> None:
+    fails(tmp_path, name, *MUTANTS[name])
+
+
 @pytest.mark.parametrize("name", MUTANTS)
 def test_the_place_of_every_mutant_is_marked(tmp_path: Path, name: str) -> None:
-    shutil.copytree(ROOT / "src" / "navarchos", tmp_path / "navarchos")
-    mutate(tmp_path / "navarchos", name, MUTANTS[name][0])
+    is_marked(tmp_path, name, MUTANTS[name][0])

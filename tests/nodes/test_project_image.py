@@ -103,3 +103,12 @@ def test_python_does_not_compile_at_each_start(built: Built) -> None:
     stems = {Path(name).name.partition(".")[0] for name in names if name.endswith(".pyc")}
     assert {Path(name).stem for name in sources} <= stems
     assert checked > 2000
+
+
+@pytest.mark.skipif(
+    "NAVARCHOS_SEEDS" not in os.environ, reason="takes two minutes; make nightly runs it"
+)
+def test_a_build_from_nothing_gives_the_same_bytes(built: Built, tmp_path: Path) -> None:
+    """Another base, other downloads and another time make no difference."""
+    archive = TestImages(tmp_path, report=print).project(ROOT, deployed_image(ROOT))
+    assert read_index(archive) == read_index(built.archive)

@@ -223,6 +223,7 @@ class ImageBuilder:
                 return replace(config, ports=(*config.ports, *ports))
             case Keyword.ENTRYPOINT:
                 # The command of a base would become arguments of this program.
+                # mutant: command-of-the-base
                 command = config.command if state.has_command else ()
                 entrypoint = dockerfile.argument_list(instruction)
                 return replace(config, entrypoint=entrypoint, command=command)
@@ -298,6 +299,7 @@ class ImageBuilder:
             except ChrootFailed as error:
                 raise StepFailed(instruction.line, error) from error
 
+        # mutant: variables-change-nothing
         facts = (command, sorted(env.items()), state.config.directory, user)
         return state.with_layer(instruction, self._layer(state, instruction, make, *facts))
 
@@ -308,6 +310,7 @@ class ImageBuilder:
         owner = _numbers(instruction, instruction.options.get("chown", "0:0"))
         tree, origin = self._origin(instruction)
         files = list(_copied(state, instruction, tree, sources, target))
+        # mutant: changed-files-are-cached
         origin = origin or [fingerprint(name, path) for name, path in files]
 
         def make(folder: Path, _: Path) -> None:

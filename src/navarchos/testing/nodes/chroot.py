@@ -26,10 +26,11 @@ __all__ = [
     "OverlayMount",
     "check_machine",
     "find_program",
+    "in_namespaces",
     "last_lines",
 ]
 
-_PROGRAMS: Final = ("unshare", "mount", "env", "sh")
+_PROGRAMS: Final = ("setpriv", "unshare", "mount", "env", "sh")
 _TIMEOUT: Final = 900.0
 _LINES_SHOWN: Final = 30
 _COMMAND_SHOWN: Final = 200
@@ -267,7 +268,7 @@ class Chroot:
         try:
             done = subprocess.run(  # noqa: S603 - fixed programs, and the given command
                 [
-                    *(find_program("unshare"), "--mount", "--pid", "--fork", "--kill-child=KILL"),
+                    *in_namespaces(),
                     *(find_program("sh"), "-c", _SCRIPT, "sh", options, str(self.root), *binds),
                     *("--", find_program("env"), "-i", *self._variables()),
                     *(find_program("unshare"), f"--root={self.root}", f"--wd={self.directory}"),
@@ -308,6 +309,17 @@ class Chroot:
                 point.parent.mkdir(parents=True, exist_ok=True)
                 point.touch()
         return folder
+
+
+def in_namespaces() -> list[str]:
+    """Return how a command begins that has its own mounts and processes.
+
+    All of them end with the command, and the command ends with the calling thread.
+    """
+    return [
+        *(find_program("setpriv"), "--pdeathsig=KILL"),
+        *(find_program("unshare"), "--mount", "--pid", "--fork", "--kill-child=KILL"),
+    ]
 
 
 def find_program(program: str) -> str:

@@ -196,6 +196,9 @@ class _BasePackages:
             "--no-install-recommends",
             f"--option=Dir::State::status={self._work / 'none'}",
             f"--option=Dir::Cache::archives={self._archives}",
+            # The system's caches of lists are for its installed packages.
+            "--option=Dir::Cache::pkgcache=",
+            "--option=Dir::Cache::srcpkgcache=",
             "install",
             *_PACKAGES,
         )

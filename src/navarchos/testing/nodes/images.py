@@ -14,6 +14,7 @@ import json
 import os
 import platform
 import stat
+import sys
 import tarfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -190,10 +191,7 @@ def is_whiteout(status: os.stat_result) -> bool:
 
 def is_opaque(path: Path) -> bool:
     """Return whether overlayfs hides the folder's content in lower layers."""
-    try:
-        return os.getxattr(path, "trusted.overlay.opaque") == b"y"
-    except OSError:  # most folders lack the attribute, and some file systems have none
-        return False
+    return _attribute(path, "trusted.overlay.opaque") == b"y"
 
 
 def pack_layer(folder: Path, target: Path, *, owner: tuple[int, int] | None = None) -> Layer:
@@ -223,7 +221,7 @@ def pack_layer(folder: Path, target: Path, *, owner: tuple[int, int] | None = No
             if entry is None:
                 continue
             if owner is not None:
-                entry.uid, entry.gid = owner
+                entry.uid, entry.gid = owner  # mutant: files-of-the-builder
             if status.st_nlink > 1 and entry.isreg():
                 first = first_names.setdefault((status.st_dev, status.st_ino), name)
                 if first != name:
@@ -233,7 +231,7 @@ def pack_layer(folder: Path, target: Path, *, owner: tuple[int, int] | None = No
                     tar.addfile(entry, content)
             else:
                 tar.addfile(entry)
-            if entry.isdir() and is_opaque(path):
+            if entry.isdir() and is_opaque(path):  # mutant: opaque-folders-show-lower-files
                 tar.addfile(tarfile.TarInfo(f"{name}/.wh..wh..opq"))
     return Layer(target, f"sha256:{digest_of_file(target)}", target.stat().st_size)
 
@@ -270,13 +268,22 @@ def _entry(path: Path, name: str, status: os.stat_result) -> tarfile.TarInfo | N
 
 
 def _keep_capabilities(path: Path, entry: tarfile.TarInfo) -> None:
-    try:
-        value = os.getxattr(path, _CAPABILITY)
-    except OSError:  # most programs have none, and some file systems have no such attribute
+    value = _attribute(path, _CAPABILITY)
+    if value is None:
         return
     # tarfile writes these bytes as they are; they are not text.
     text = value.decode("utf-8", "surrogateescape")
     entry.pax_headers = {f"SCHILY.xattr.{_CAPABILITY}": text}
+
+
+def _attribute(path: Path, name: str) -> bytes | None:
+    """Return an extended attribute, which most files and some file systems lack."""
+    if sys.platform != "linux":
+        return None
+    try:
+        return os.getxattr(path, name)
+    except OSError:
+        return None
 
 
 # -- archives -----------------------------------------------------------------------------------

@@ -17,7 +17,12 @@ from typing import Final, Self
 
 from navarchos.errors import AlreadyStarted, NotStarted
 from navarchos.testing.controlplane.binaries import Cache, user_cache
-from navarchos.testing.nodes.chroot import check_machine, find_program, last_lines
+from navarchos.testing.nodes.chroot import (
+    check_machine,
+    find_program,
+    in_namespaces,
+    last_lines,
+)
 from navarchos.testing.nodes.images import ImageError, digest_of_file, read_index
 from navarchos.testing.nodes.layers import key_of
 
@@ -138,7 +143,7 @@ class ImportedImages:
             if not self._cache.path(name).exists():
                 self._make(name, family)
             with ExitStack() as in_use:
-                self._use(name, in_use)
+                self._use(name, in_use)  # mutant: images-removed-while-in-use
                 self._sweep(name)
                 self._in_use = in_use.pop_all()
         self._folder = self._cache.path(name)
@@ -198,7 +203,7 @@ class ImportedImages:
             ]
             _run(
                 [
-                    *("unshare", "--mount", "--pid", "--fork", "--kill-child=KILL"),
+                    *in_namespaces(),
                     *("sh", "-c", _SCRIPT, "sh", *programs),
                     *(str(archive.absolute()) for archive in self._images),
                 ],
@@ -235,11 +240,12 @@ def _copy(folder: Path, target: Path) -> None:
     _run(["cp", "--archive", "--link", str(folder), str(target)], _COPY_TIMEOUT)
     for database in folder.rglob("*.db"):
         copy = target / database.relative_to(folder)
-        copy.unlink()
+        copy.unlink()  # mutant: databases-are-shared
         shutil.copyfile(database, copy)
 
 
 def _run(command: Sequence[str], timeout: float) -> None:
+    program = Path(command[0]).name
     try:
         done = subprocess.run(  # noqa: S603 - fixed programs
             [find_program(command[0]), *command[1:]],
@@ -252,8 +258,8 @@ def _run(command: Sequence[str], timeout: float) -> None:
             check=False,
         )
     except subprocess.TimeoutExpired as error:
-        raise ImportFailed(f"{command[0]} took longer than {timeout:g} s") from error
+        raise ImportFailed(f"{program} took longer than {timeout:g} s") from error
     if done.returncode != 0:
         raise ImportFailed(
-            f"{command[0]} failed with status {done.returncode}:\n{last_lines(done.stdout)}"
+            f"{program} failed with status {done.returncode}:\n{last_lines(done.stdout)}"
         )

@@ -73,7 +73,7 @@ class Tree:
             if links > _MAX_LINKS:
                 raise OSError(f"{name} leads to a circle of links")
             target = PurePosixPath(path.readlink())
-            if target.is_absolute():
+            if target.is_absolute():  # mutant: links-lead-out
                 done = []
             rest = [part for part in target.parts if part != "/"] + rest
         return "/".join(done)
@@ -92,7 +92,7 @@ class Tree:
             full = f"{name}/{child}".lstrip("/")
             path = self.find(full)
             below = list(self.walk(full)) if self.is_folder(full) else []
-            if path is not None and (below or not self.is_hidden(full)):
+            if path is not None and (below or not self.is_hidden(full)):  # mutant: ignored-copied
                 yield child, path
                 yield from ((f"{child}/{each}", stored) for each, stored in below)
 
@@ -118,7 +118,7 @@ def _look(folder: Path, name: str) -> tuple[Path | None, bool]:
             status = path.lstat()
         except FileNotFoundError:
             return None, hides_lower
-        if is_whiteout(status):
+        if is_whiteout(status):  # mutant: removed-files-come-back
             return None, True
         if not stat.S_ISDIR(status.st_mode):
             return (path if index == len(parts) - 1 else None), True

@@ -43,7 +43,7 @@ _RECIPE: Final = 1
 """A part of the archives' names; another number after each change of how they are made."""
 
 _VERSION: Final = "org.opencontainers.image.version"
-_ARCHIVES_KEPT: Final = 3
+_ARCHIVES_KEPT: Final = 2
 _APPLETS_TIMEOUT: Final = 10.0
 _FILES: Final = {
     "etc/group": "root:x:0:\nnogroup:x:65534:\n",

@@ -71,6 +71,31 @@ def test_no_mount_and_no_process_is_left(root: Chroot, tmp_path: Path) -> None:
     assert list((tmp_path / "root").iterdir()) == []
 
 
+def test_a_command_ends_with_a_killed_process(root: Chroot, tmp_path: Path) -> None:
+    assert root.overlay is not None
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    binds = {**root.binds, "/pipe": pipe}
+    program = (
+        "from pathlib import Path\n"
+        "from navarchos.testing.nodes.chroot import Chroot, OverlayMount\n"
+        f"mount = OverlayMount({root.overlay.lower!r}, {root.overlay.upper!r}, "
+        f"{root.overlay.scratch!r})\n"
+        f"Chroot({root.root!r}, mount, {dict(root.env)!r}, binds={binds!r}).run(\n"
+        "    'sh', '-c', 'exec 3>/pipe; echo ready >&3; sleep 1000; :')\n"
+    ).replace("PosixPath", "Path")
+    process = subprocess.Popen([sys.executable, "-c", program])
+    try:
+        with pipe.open() as output:
+            assert output.readline() == "ready\n"
+            process.kill()
+            # The end of the pipe is the end of the last process that had it open.
+            assert output.read() == ""
+    finally:
+        process.kill()
+        process.wait()
+
+
 def test_bound_files_are_read_only_and_no_part_of_the_changes(
     tmp_path: Path, root: Chroot, overlay: OverlayMount
 ) -> None:
@@ -111,9 +136,11 @@ def test_names_that_overlayfs_would_misread_are_refused(tmp_path: Path) -> None:
 def test_a_machine_without_root_or_programs_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(chroot, "_SYSTEM_PATH", "/nowhere")
-    with pytest.raises(CannotBuild, match="no unshare, mount, env, sh on the PATH") as caught:
+    with pytest.raises(
+        CannotBuild, match="no setpriv, unshare, mount, env, sh on the PATH"
+    ) as caught:
         check_machine({"PATH": "/nowhere"})
-    assert str(caught.value).startswith("this machine cannot build images: no unshare")
+    assert str(caught.value).startswith("this machine cannot build images: no setpriv")
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(CannotBuild, match="only root may mount"):
         check_machine()

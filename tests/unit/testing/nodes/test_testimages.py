@@ -125,6 +125,7 @@ def test_the_projects_image_is_built_when_an_input_changes(tmp_path: Path, check
     first = images.project(checkout, "x.example/tool:1")
     assert list(read_index(first)) == ["x.example/tool:1"]
     assert lines == ["step: COPY source /srv/", "project: writing the archive"]
+    digest = read_index(first)
     lines.clear()
     assert images.project(checkout, "x.example/tool:1") == first
     assert lines == []
@@ -132,7 +133,7 @@ def test_the_projects_image_is_built_when_an_input_changes(tmp_path: Path, check
     assert list(read_index(other)) == ["x.example/tool:2"]
     assert lines == ["project: writing the archive"]
     (checkout / "source").write_text("1")
-    assert read_index(images.project(checkout, "x.example/tool:1")) != read_index(first)
+    assert read_index(images.project(checkout, "x.example/tool:1")) != digest
 
 
 def test_the_archives_used_last_are_kept(tmp_path: Path, checkout: Path) -> None:
@@ -142,7 +143,7 @@ def test_the_archives_used_last_are_kept(tmp_path: Path, checkout: Path) -> None
         (checkout / "source").write_text(str(number))
         made.append(images.project(checkout, "x.example/tool:1"))
         os.utime(made[-1], (number, number))
-    assert [archive.exists() for archive in made] == [False, False, True, True, True]
+    assert [archive.exists() for archive in made] == [False, False, False, True, True]
 
 
 @pytest.mark.usefixtures("calls")
