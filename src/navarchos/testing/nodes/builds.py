@@ -66,6 +66,7 @@ class _StageState:
     """A stage after some of its instructions.
 
     Attributes:
+        stage: The number of the stage.
         key: Names everything that the state depends on.
         layers: The layers, lowest first.
         config: How containers run.
@@ -74,6 +75,7 @@ class _StageState:
         has_command: Whether CMD was in this Dockerfile, rather than in the base only.
     """
 
+    stage: int
     key: str
     layers: tuple[CachedLayer, ...]
     config: ImageConfig
@@ -135,8 +137,8 @@ class ImageBuilder:
         self._arguments = arguments
         self._settings = settings if settings is not None else MachineSettings.read()
         self._report = report
-        self._built: dict[str, _StageState] = {}
-        self._stages: dict[str, BuildStage] = {}
+        self._built: dict[int, _StageState] = {}
+        self._stages: list[BuildStage] = []
         self._globals: dict[str, str] = {}
 
     def build(self, text: str) -> Image:
@@ -154,36 +156,42 @@ class ImageBuilder:
             CannotBuild: This machine cannot run commands in other root file systems.
             OSError: The cache cannot be written.
         """
-        self._globals, stages = dockerfile.read_dockerfile(text, self._arguments)
-        self._stages = {stage.name: stage for stage in stages}
+        self._globals, self._stages = dockerfile.read_dockerfile(text, self._arguments)
+        self._built.clear()
         with self._layers.locked(lambda: self._report("waiting for another build")):
-            last = self._stage(stages[-1])
+            last = self._stage(self._stages[-1])
             self._layers.sweep()
             layers = tuple(layer.packed() for layer in last.layers)
         return Image(layers, last.config, last.history)
 
     def _stage(self, stage: BuildStage) -> _StageState:
-        if stage.name not in self._built:
-            state = self._base(stage.base)
+        if stage.number not in self._built:
+            state = self._base(stage.base, stage.number)
             for instruction in stage.instructions:
                 state = self._step(state, instruction)
-            self._built[stage.name] = state
-        return self._built[stage.name]
+            self._built[stage.number] = state
+        return self._built[stage.number]
 
-    def _base(self, name: str) -> _StageState:
+    def _earlier(self, name: str, number: int) -> _StageState | None:
+        """Return the last stage of a name before the stage of a number."""
+        for stage in reversed(self._stages[:number]):
+            if stage.is_called(name):
+                return self._stage(stage)
+        return None
+
+    def _base(self, name: str, number: int) -> _StageState:
         if name == "scratch":
-            return _StageState(key_of("scratch"), (), ImageConfig())
-        if name.lower() in self._stages:
-            state = self._stage(self._stages[name.lower()])
-            return replace(state, variables={}, has_command=False)
+            return _StageState(number, key_of("scratch"), (), ImageConfig())
+        earlier = self._earlier(name, number)
+        if earlier is not None:
+            return replace(earlier, stage=number, variables={}, has_command=False)
         if name not in self._bases:
             known = ", ".join(sorted(self._bases)) or "none"
             raise ImageError(f"the Dockerfile needs the image {name}; there are: {known}")
         base = self._bases[name]
         layer = CachedLayer(key_of(base.key), base.root, base.layer.path)
-        return _StageState(
-            layer.key, (layer,), base.image.config, {}, (History(name, has_layer=True),)
-        )
+        history = (History(name, has_layer=True),)
+        return _StageState(number, layer.key, (layer,), base.image.config, history=history)
 
     def _step(self, state: _StageState, instruction: Instruction) -> _StageState:
         match instruction.keyword:
@@ -308,7 +316,7 @@ class ImageBuilder:
         if not sources:
             raise instruction.invalid("COPY needs a source and a target")
         owner = _numbers(instruction, instruction.options.get("chown", "0:0"))
-        tree, origin = self._origin(instruction)
+        tree, origin = self._origin(state, instruction)
         files = list(_copied(state, instruction, tree, sources, target))
         # mutant: changed-files-are-cached
         origin = origin or [fingerprint(name, path) for name, path in files]
@@ -324,14 +332,14 @@ class ImageBuilder:
         facts = (origin, sources, state.path(target), target.endswith("/"), owner)
         return state.with_layer(instruction, self._layer(state, instruction, make, *facts))
 
-    def _origin(self, instruction: Instruction) -> tuple[Tree, list[str]]:
+    def _origin(self, state: _StageState, instruction: Instruction) -> tuple[Tree, list[str]]:
         """Return where COPY reads, and what its content depends on if that is known."""
         name = instruction.options.get("from")
         if name is None:
             return self._context, []
-        if name.lower() not in self._stages:
-            raise instruction.invalid(f"no stage is called {name}")
-        source = self._stage(self._stages[name.lower()])
+        source = self._earlier(name, state.stage)
+        if source is None:
+            raise instruction.invalid(f"no earlier stage is called {name}")
         return source.tree, [source.key]
 
 

@@ -7,6 +7,7 @@ them, by settings that are passed to the command and do not become part of an im
 
 import configparser
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -165,8 +166,10 @@ class MachineSettings:
             name = _pip_variable(setting)
             if name in env:
                 passed[name] = env[name]
-        named = (Path(word) for value in passed.values() for word in value.split())
-        used = {path for path in named if path.is_absolute() and path.exists()}
+        # The value may be a list, as of a PATH or of pip, and a file may have an address.
+        words = (word for value in passed.values() for word in re.split(r"[\s:]+", value))
+        named = (Path(f"/{word.lstrip('/')}") for word in words if word.startswith("/"))
+        used = {path for path in named if path.exists() and path != Path("/")}
         used |= {path for path in (Path("/etc/resolv.conf"), Path("/etc/hosts")) if path.exists()}
         return cls(passed, tuple(sorted(used)))
 

@@ -7,7 +7,7 @@ heredocs are refused, so an image never differs silently from the image that Doc
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
@@ -97,14 +97,20 @@ class BuildStage:
     """The part of a Dockerfile from one FROM to the next.
 
     Attributes:
+        number: The number of the stage; the first one is 0.
         base: The name of an image or of an earlier stage, after the expansion of variables.
-        name: The name after AS in lower case, or the stage's number.
+        name: The name after AS, or an empty one.
         instructions: The instructions after FROM.
     """
 
+    number: int
     base: str
     name: str
     instructions: tuple[Instruction, ...]
+
+    def is_called(self, name: str) -> bool:
+        """Return whether a name or a number stands for this stage."""
+        return name == str(self.number) or name.lower() == self.name.lower() != ""
 
 
 def read_dockerfile(
@@ -121,15 +127,13 @@ def read_dockerfile(
     """
     variables: dict[str, str] = {}
     stages: list[BuildStage] = []
-    instructions: list[Instruction] = []
     for instruction in _instructions(text):
         if instruction.keyword is Keyword.FROM:
-            instructions = []
-            base, name = _from(instruction, variables, len(stages))
-            stages.append(BuildStage(base, name, ()))
+            base, name = _from(instruction, variables)
+            stages.append(BuildStage(len(stages), base, name, ()))
         elif stages:
-            instructions.append(instruction)
-            stages[-1] = BuildStage(stages[-1].base, stages[-1].name, tuple(instructions))
+            last = stages[-1]
+            stages[-1] = replace(last, instructions=(*last.instructions, instruction))
         elif instruction.keyword is Keyword.ARG:
             variables |= argument_values(instruction, variables, arguments)
         else:
@@ -139,12 +143,12 @@ def read_dockerfile(
     return variables, stages
 
 
-def _from(instruction: Instruction, variables: Mapping[str, str], number: int) -> tuple[str, str]:
+def _from(instruction: Instruction, variables: Mapping[str, str]) -> tuple[str, str]:
     match words(instruction, variables):
         case [base]:
-            return base, str(number)
+            return base, ""
         case [base, as_, name] if as_.upper() == "AS":
-            return base, name.lower()
+            return base, name
         case _:
             raise instruction.invalid("FROM needs an image, and may have AS and a name")
 

@@ -171,6 +171,23 @@ def test_stages_build_on_each_other_and_unused_ones_are_not_built(bench: Bench) 
     assert not any("exit 1" in step for step in bench.steps)
 
 
+def test_a_stage_is_found_by_name_or_number_and_before_its_use_only(bench: Bench) -> None:
+    image = bench.build(
+        "FROM test:1 AS Test:1\n"
+        "RUN echo one > /srv/one\n"
+        "FROM test:1 AS again\n"
+        "RUN cat /srv/one > /srv/two\n"
+        "FROM test:1 AS again\n"
+        "COPY --from=0 /srv/one /srv/three\n"
+        "COPY --from=AGAIN /srv/two /srv/four\n"
+    )
+    assert [name for layer in image.layers[-2:] for name in content(layer)] == [
+        *("srv", "srv/three"),
+        *("srv", "srv/four"),
+    ]
+    assert content(image.layers[-1])["srv/four"] == "one\n"
+
+
 def test_only_the_steps_after_a_change_are_done_again(bench: Bench) -> None:
     bench.write("requirements", "src/a")
     first = bench.build(STAGES)
@@ -250,7 +267,8 @@ def test_copied_files_have_an_owner(bench: Bench) -> None:
     [
         ("COPY missing /srv/", "line 2: missing does not exist"),
         ("COPY hidden /srv/", "line 2: hidden does not exist"),
-        ("COPY --from=other a /srv/", "no stage is called other"),
+        ("COPY --from=other a /srv/", "no earlier stage is called other"),
+        ("COPY --from=0 a /srv/", "no earlier stage is called 0"),
         ("COPY a* /srv/", "COPY does not support wildcards"),
         ("COPY a", "COPY needs a source and a target"),
         ("COPY a /etc/release/", "/etc/release is not a folder"),

@@ -159,14 +159,16 @@ def test_settings_of_pip_are_passed_as_variables(tmp_path: Path) -> None:
         f"[global]\nindex-url = https://one.example\ncert = {authority}\ntimeout=5\n"
         "require-virtualenv = true\n[install]\nretries = 9\n"
     )
-    user.write_text(f"[global]\nindex_url = https://two.example\nfind-links = {wheels} ./here\n")
+    user.write_text(
+        f"[global]\nindex_url = https://two.example\nfind-links = file://{wheels} ./here\n"
+    )
     environ = {"PIP_TIMEOUT": "7", "PIP_CONSTRAINT": "/x", "https_proxy": "http://p", "HOME": "/h"}
     found = MachineSettings.read(environ, [system, user, tmp_path / "missing.conf"])
     assert found.env == {
         "https_proxy": "http://p",
         "PIP_INDEX_URL": "https://two.example",
         "PIP_CERT": str(authority),
-        "PIP_FIND_LINKS": f"{wheels} ./here",
+        "PIP_FIND_LINKS": f"file://{wheels} ./here",
         "PIP_TIMEOUT": "7",
     }
     named = {path for path in found.files if path.is_relative_to(tmp_path)}

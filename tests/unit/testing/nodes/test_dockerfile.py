@@ -36,10 +36,13 @@ def test_stages_have_bases_and_names() -> None:
         {"VERSION": "3.11"},
     )
     assert variables == {"VERSION": "3.11"}
-    assert [(stage.base, stage.name) for stage in stages] == [
-        ("python:3.11-slim", "build"),
-        ("build", "1"),
+    assert [(stage.number, stage.base, stage.name) for stage in stages] == [
+        (0, "python:3.11-slim", "Build"),
+        (1, "build", ""),
     ]
+    assert [stage.is_called("BUILD") for stage in stages] == [True, False]
+    assert [stage.is_called("1") for stage in stages] == [False, True]
+    assert not stages[1].is_called("")
     assert [str(each) for stage in stages for each in stage.instructions] == [
         "RUN make",
         'CMD ["sh"]',
@@ -186,7 +189,7 @@ def test_the_projects_dockerfile_is_understood() -> None:
     text = (ROOT / "Dockerfile").read_text(encoding="utf-8")
     variables, stages = read_dockerfile(text, {"PYTHON_VERSION": "3.12"})
     assert variables == {"PYTHON_VERSION": "3.12"}
-    assert [stage.name for stage in stages] == ["dependencies", "build", "2"]
+    assert [stage.name for stage in stages] == ["dependencies", "build", ""]
     assert {stage.base for stage in stages} == {"python:3.12-slim", "dependencies"}
     patterns = read_ignore_file(ROOT)
     assert not is_ignored("src/navarchos/clock.py", patterns)
