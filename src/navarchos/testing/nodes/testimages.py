@@ -129,7 +129,9 @@ class TestImages:
             target = self._cache.path(f"project-{key}.tar")
             if not target.exists():
                 self._report("project: writing the archive")
-                write_archive(image, name, target)
+                with self._cache.staging() as work:
+                    write_archive(image, name, work / "archive.tar")
+                    self._cache.install(work / "archive.tar", target.name)
             os.utime(target)  # the time of the last use
             old = sorted(self.directory.glob("project-*.tar"), key=_last_use)[:-_ARCHIVES_KEPT]
             for archive in old:
@@ -158,9 +160,9 @@ class TestImages:
             version = unquote(package.name.split("_")[1])
             labelled = replace(config, labels={_VERSION: version})
             without_epoch = version.rpartition(":")[2]
-            target = self._cache.path(f"{program}_{key}_{without_epoch}.tar")
-            write_archive(Image((layer,), labelled), name, target)
-            return target
+            archive = work / "archive.tar"
+            write_archive(Image((layer,), labelled), name, archive)
+            return self._cache.install(archive, f"{program}_{key}_{without_epoch}.tar")
 
     def _waiting(self) -> None:
         self._report("waiting for another process that makes images")
