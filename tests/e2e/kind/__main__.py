@@ -12,7 +12,7 @@ from tests.e2e.kind.suite import run_suite
 
 from navarchos.errors import NavarchosError
 from navarchos.testing.controlplane.binaries import Binary, Cache, Lookup, cache_directory
-from navarchos.testing.controlplane.installer import ToolInstaller, find_module
+from navarchos.testing.controlplane.installer import ToolInstaller
 from navarchos.testing.controlplane.tools import CONTROL_PLANE, KIND, KUBECTL, Tool
 
 
@@ -41,7 +41,7 @@ def main(arguments: list[str]) -> int:
 
 def _obtain(tool: Tool, cached_with: Sequence[str]) -> Binary:
     lookup = Lookup(cache=Cache(cache_directory(projects=cached_with)))
-    obtainer = ToolInstaller(lookup, module=find_module(), report=_report)
+    obtainer = ToolInstaller(lookup, report=_report)
     (binary,) = obtainer.obtain([tool])
     return binary
 

@@ -6,7 +6,7 @@ import click
 
 from navarchos.errors import ConfigError
 from navarchos.testing.controlplane import binaries, errors
-from navarchos.testing.controlplane.installer import ToolInstaller, find_module
+from navarchos.testing.controlplane.installer import ToolInstaller
 from navarchos.testing.controlplane.tools import find_tools
 
 __all__ = ["main"]
@@ -17,7 +17,7 @@ __all__ = ["main"]
 @click.option(
     "--module",
     type=click.Path(exists=True, file_okay=False, path_type=Path),
-    help="The Go module to build in. Default: the one in the checkout.",
+    help="The Go module to build in. Default: the one of each program.",
 )
 @click.option(
     "--cache",
@@ -39,7 +39,7 @@ def main(names: tuple[str, ...], module: Path | None, cache: Path | None) -> Non
         )
         installer = ToolInstaller(
             lookup,
-            module=module.absolute() if module is not None else find_module(),
+            module=module.absolute() if module is not None else None,
             report=lambda line: click.echo(line, err=True),
         )
         for binary in installer.obtain(tools):

@@ -27,10 +27,17 @@ __all__ = [
     "find_module",
 ]
 
-_MODULE: Final = Path("tests", "e2e", "controlplane")
-
+_MODULES: Final = Path("tests", "e2e")
+_KUBERNETES_MODULE: Final = "controlplane"
+_OWN_MODULE: Final = "nodes"
+_OWN_PROJECTS: Final = ("containerd", "cni")
+"""The projects that would move versions of Kubernetes' requirements."""
 
 _STAMPED: Final = ("k8s.io/component-base/version", "k8s.io/client-go/pkg/version")
+_CONTAINERD: Final = "github.com/containerd/containerd/v2"
+_CNI_STAMP: Final = "github.com/containernetworking/plugins/pkg/utils/buildversion.BuildVersion"
+_TAGS: Final = {"containerd": ("-tags", "no_btrfs,no_zfs,no_devmapper")}
+"""The storage that containerd leaves out: each needs a library or a program of the machine."""
 
 
 _LINES_SHOWN: Final = 12
@@ -51,30 +58,38 @@ class BuildFailed(errors.ControlPlaneError):
         return self.why
 
 
-def find_module(working_directory: Path | None = None) -> Path | None:
+def find_module(
+    working_directory: Path | None = None, *, project: str = "kubernetes"
+) -> Path | None:
     """Return the Go module that pins the sources, or `None` outside a checkout.
 
     The working directory is searched first, then the checkout that this package was
     installed from.
+
+    Args:
+        working_directory: The folder to search first; by default that of the process.
+        project: The project of the programs to build. Some have a module of their own.
     """
+    module = _MODULES / (_OWN_MODULE if project in _OWN_PROJECTS else _KUBERNETES_MODULE)
     for root in (working_directory or Path.cwd(), Path(__file__).parents[4]):
-        if (root / _MODULE / "go.mod").is_file():
-            return root / _MODULE
+        if (root / module / "go.mod").is_file():
+            return root / module
     return None
 
 
 def build_command(tool: Tool, output: Path, go: str = "go") -> Sequence[str]:
     """Return the command that builds a program into a file.
 
-    The version of a Kubernetes binary is set with linker flags. An API server without
-    them reports v0.0.0 and does not serve features that need a minimum version.
+    The version is set with linker flags. An API server without them reports v0.0.0 and does
+    not serve features that need a minimum version.
     """
     return [
         go,
         "build",
         "-trimpath",
+        *_TAGS.get(tool.project, ()),
         "-ldflags",
-        " ".join(["-s", "-w", *_stamps()]),
+        " ".join(["-s", "-w", *_stamps(tool.project)]),
         "-o",
         str(output),
         tool.package,
@@ -94,7 +109,7 @@ def build(
     if go is None:
         raise BuildFailed("no go toolchain on the PATH")
     if module is None:
-        raise BuildFailed(f"{_MODULE / 'go.mod'} not found: run in a checkout, or use --module")
+        raise BuildFailed(f"no go.mod in {_MODULES}: run in a checkout, or use --module")
     try:
         done = subprocess.run(  # noqa: S603 - a fixed command
             build_command(tool, output, go),
@@ -115,7 +130,13 @@ def build(
         raise BuildFailed("\n    ".join(["go build failed:", *output_lines]))
 
 
-def _stamps() -> list[str]:
+def _stamps(project: str) -> list[str]:
+    """Return the linker flags that set the version of a project's programs."""
+    if project == "containerd":
+        values = {"Version": f"v{PINS[project]}", "Package": _CONTAINERD}
+        return [f"-X {_CONTAINERD}/version.{name}={value}" for name, value in values.items()]
+    if project == "cni":
+        return [f"-X {_CNI_STAMP}=v{PINS[project]}"]
     version = parse_version(PINS["kubernetes"])
     assert version is not None
     values = {
@@ -148,7 +169,7 @@ class ToolInstaller:
 
     Args:
         lookup: Finds installed programs; its cache is filled.
-        module: The Go module to build in; `None` if there is no checkout.
+        module: The Go module to build in; by default the one of each program in the checkout.
         report: Receives progress messages for the user, one line each.
         fetch: Downloads a release; over the network by default.
         fetch_from_debian: Downloads a package of Debian; with apt-get by default.
@@ -159,7 +180,7 @@ class ToolInstaller:
         self,
         lookup: Lookup,
         *,
-        module: Path | None,
+        module: Path | None = None,
         report: Callable[[str], None],
         fetch: Fetcher | None = None,
         fetch_from_debian: Fetcher | None = None,
@@ -252,7 +273,7 @@ class ToolInstaller:
             return Binary(tool, self._cache.install(staged, tool.name), way, version)
 
     def _build_it(self, tool: Tool, target: Path) -> None:
-        self._build(tool, target, self._module)
+        self._build(tool, target, self._module or find_module(project=tool.project))
 
 
 def _over_the_network() -> Fetcher:

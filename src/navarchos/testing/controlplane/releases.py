@@ -115,7 +115,33 @@ def _kind(tool: Tool, version: str, arch: str) -> Release:
     return Release(url, f"{url}.sha256sum", lambda text: _listed(text, file))
 
 
-_RELEASES: Final = {"kubernetes": _kubernetes, "etcd": _etcd, "kwok": _kwok, "kind": _kind}
+def _containerd(tool: Tool, version: str, arch: str) -> Release:
+    project = "https://github.com/containerd/containerd"
+    # The other archive needs the C library of the machine.
+    archive = f"containerd-static-{version}-linux-{arch}.tar.gz"
+    url = f"{project}/releases/download/v{version}/{archive}"
+    return Release(
+        url, f"{url}.sha256sum", lambda text: _listed(text, archive), member=f"bin/{tool.name}"
+    )
+
+
+def _cni(tool: Tool, version: str, arch: str) -> Release:
+    project = "https://github.com/containernetworking/plugins"
+    archive = f"cni-plugins-linux-{arch}-v{version}.tgz"
+    url = f"{project}/releases/download/v{version}/{archive}"
+    return Release(
+        url, f"{url}.sha256", lambda text: _listed(text, archive), member=f"./{tool.name}"
+    )
+
+
+_RELEASES: Final = {
+    "kubernetes": _kubernetes,
+    "etcd": _etcd,
+    "kwok": _kwok,
+    "kind": _kind,
+    "containerd": _containerd,
+    "cni": _cni,
+}
 
 
 def _listed(text: str, file: str) -> str:

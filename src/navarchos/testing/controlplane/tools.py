@@ -11,12 +11,20 @@ from navarchos.errors import ConfigError
 
 __all__ = [
     "APISERVER",
+    "CNI_PLUGINS",
+    "CONTAINERD",
+    "CONTAINERD_SHIM",
     "CONTROLLER_MANAGER",
     "CONTROL_PLANE",
+    "CTR",
     "ETCD",
     "KIND",
     "KUBECTL",
+    "KUBELET",
+    "KUBE_PROXY",
     "KWOK",
+    "NODE",
+    "NODE_TOOLS",
     "PINS",
     "PROMETHEUS",
     "SCHEDULER",
@@ -30,12 +38,17 @@ __all__ = [
 CONTROL_PLANE: Final = ("kubernetes", "etcd", "kwok")
 """The projects whose programs form a control plane."""
 
+NODE: Final = ("kubernetes", "containerd", "cni")
+"""The projects whose programs run on a real node."""
+
 PINS: Final = {
     "kubernetes": "1.36.3",
     "etcd": "3.6.8",
     "kwok": "0.8.0",
     "kind": "0.33.0",
     "prometheus": "2.42.0",
+    "containerd": "2.3.7",
+    "cni": "1.9.1",
 }
 """The version of each project; of a project that Debian packages, the oldest that will do."""
 
@@ -111,10 +124,29 @@ KUBECTL: Final = Tool(
 )
 KWOK: Final = Tool("kwok", "kwok", "sigs.k8s.io/kwok/cmd/kwok")
 KIND: Final = Tool("kind", "kind", "sigs.k8s.io/kind", ("version",))
+KUBELET: Final = Tool("kubelet", "kubernetes", "k8s.io/kubernetes/cmd/kubelet")
+KUBE_PROXY: Final = Tool("kube-proxy", "kubernetes", "k8s.io/kubernetes/cmd/kube-proxy")
+_CONTAINERD: Final = "github.com/containerd/containerd/v2/cmd"
+CONTAINERD: Final = Tool("containerd", "containerd", f"{_CONTAINERD}/containerd")
+CONTAINERD_SHIM: Final = Tool(
+    "containerd-shim-runc-v2", "containerd", f"{_CONTAINERD}/containerd-shim-runc-v2"
+)
+CTR: Final = Tool("ctr", "containerd", f"{_CONTAINERD}/ctr")
+_CNI: Final = "github.com/containernetworking/plugins/plugins"
+CNI_PLUGINS: Final = (
+    Tool("ptp", "cni", f"{_CNI}/main/ptp"),
+    Tool("host-local", "cni", f"{_CNI}/ipam/host-local"),
+    Tool("loopback", "cni", f"{_CNI}/main/loopback"),
+    Tool("portmap", "cni", f"{_CNI}/meta/portmap"),
+)
+"""The plugins that connect the pods of a node to the network."""
 PROMETHEUS: Final = Tool("prometheus", "prometheus", "", debian="usr/bin/prometheus")
 
 TOOLS: Final = (ETCD, APISERVER, CONTROLLER_MANAGER, SCHEDULER, KUBECTL, KWOK)
 """The programs of a control plane on loopback. kind and Prometheus are not among them."""
+
+NODE_TOOLS: Final = (KUBELET, KUBE_PROXY, CONTAINERD, CONTAINERD_SHIM, CTR, *CNI_PLUGINS)
+"""The programs of a real node, besides those that Debian packages: runc, iptables, iproute2."""
 
 
 def find_tools(names: tuple[str, ...]) -> tuple[Tool, ...]:
