@@ -13,6 +13,7 @@ The programs come from `KUBEBUILDER_ASSETS`, the PATH or a cache. The command
 from navarchos.testing.controlplane.audit import AuditEvent
 from navarchos.testing.controlplane.binaries import Binary, Lookup, find_binaries
 from navarchos.testing.controlplane.controlplane import WATCHED, ControlPlane
+from navarchos.testing.controlplane.credentials import KeyPair
 from navarchos.testing.controlplane.errors import (
     BinariesMissing,
     CacheUnusable,
@@ -22,10 +23,19 @@ from navarchos.testing.controlplane.errors import (
     PartNotReady,
 )
 from navarchos.testing.controlplane.kwok import STARTS_AFTER, TERMINATES_AFTER
-from navarchos.testing.controlplane.tools import KUBECTL, PROMETHEUS, TOOLS, Tool, ToolVersion
+from navarchos.testing.controlplane.layout import Network
+from navarchos.testing.controlplane.tools import (
+    KUBECTL,
+    NODE_TOOLS,
+    PROMETHEUS,
+    TOOLS,
+    Tool,
+    ToolVersion,
+)
 
 __all__ = [
     "KUBECTL",
+    "NODE_TOOLS",
     "PROMETHEUS",
     "STARTS_AFTER",
     "TERMINATES_AFTER",
@@ -38,7 +48,9 @@ __all__ = [
     "ControlPlane",
     "ControlPlaneError",
     "GuardLost",
+    "KeyPair",
     "Lookup",
+    "Network",
     "PartFailed",
     "PartNotReady",
     "Tool",

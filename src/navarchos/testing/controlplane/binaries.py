@@ -155,7 +155,8 @@ def installed_version(tool: Tool, path: Path) -> ToolVersion | None:
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return parse_version(done.stdout) if done.returncode == 0 else None
+    # Network plugins report their version on the standard error.
+    return parse_version(done.stdout + done.stderr) if done.returncode == 0 else None
 
 
 class Lookup:

@@ -17,6 +17,7 @@ from navarchos.testing.apiserver.objects import JsonObject
 from navarchos.testing.controlplane import credentials, servers, tools
 from navarchos.testing.controlplane.audit import AuditEvent
 from navarchos.testing.controlplane.binaries import Lookup, find_binaries
+from navarchos.testing.controlplane.layout import Network
 from navarchos.testing.controlplane.subscription import Subscription
 from navarchos.testing.definitions import Source, load_definitions
 
@@ -68,6 +69,9 @@ class ControlPlane:
         crds: CustomResourceDefinitions to install: objects, files or folders.
         arguments: Further arguments by program, such as
             `{"kube-apiserver": ["--v=4"]}`; they override the defaults.
+        network: The network of the servers, where real nodes reach them; by default they listen
+            on this machine's loopback, without nodes. It must be started before, and stopped
+            after the control plane.
         timeout: Seconds until each server must be ready. The default is three times
             envtest's, because tests may share a busy machine.
         lookup: Finds the programs.
@@ -86,6 +90,7 @@ class ControlPlane:
         scheduler: bool = True,
         crds: Iterable[Source] = (),
         arguments: Mapping[str, Sequence[str]] | None = None,
+        network: Network | None = None,
         timeout: float = 180.0,
         lookup: Lookup | None = None,
         stop: StopToken | None = None,
@@ -100,7 +105,7 @@ class ControlPlane:
                     "arguments", name, f"the program must be one of {', '.join(names)}"
                 )
         self._options = servers.ControlPlaneOptions(
-            controllers, scheduler, dict(arguments or {}), timeout
+            controllers, scheduler, dict(arguments or {}), timeout, network=network
         )
         self._crds = load_definitions(*crds)
         self._lookup = lookup
@@ -153,6 +158,20 @@ class ControlPlane:
             NotStarted: The control plane is not running.
         """
         return self._now().layout.url
+
+    @property
+    def network(self) -> Network | None:
+        """The network of the servers, `None` if it is that of this machine."""
+        return self._options.network
+
+    @property
+    def internal_url(self) -> str:
+        """The base address for nodes and pods in the network of the servers.
+
+        Raises:
+            NotStarted: The control plane is not running.
+        """
+        return self._now().layout.internal_url
 
     @property
     def etcd_url(self) -> str:
@@ -236,6 +255,10 @@ class ControlPlane:
         if user:
             pair = running.issue_client(user, groups)
         return running.client_config(pair, user_agent)
+
+    def server_certificate(self, hosts: Sequence[str]) -> credentials.KeyPair:
+        """Issue a certificate for a server, such as a kubelet, under these names and addresses."""
+        return self._now().issue_server(hosts)
 
     def install(self, *manifests: Mapping[str, object]) -> None:
         """Create objects as the administrator, with strict validation of fields.

@@ -16,6 +16,7 @@ from typing import Any, Final
 from navarchos.logs import get_logger
 from navarchos.testing.controlplane import guard_process
 from navarchos.testing.controlplane.errors import ControlPlaneError, GuardLost
+from navarchos.testing.controlplane.layout import Network
 
 __all__ = ["Guard"]
 
@@ -39,6 +40,9 @@ class Guard:
     Lifecycle: usable when constructed; `stop` may be called repeatedly.
     Threads: safe from any thread. Requests are sent one at a time.
 
+    Args:
+        network: The network of the servers; by default that of this machine.
+
     Attributes:
         directory: Where the servers run; only its owner can read it.
 
@@ -46,18 +50,25 @@ class Guard:
         GuardLost: The guard process could not create its directory.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, network: Network | None = None) -> None:
         self._request_lock = threading.Lock()
+        self._network = network
+        argv = [sys.executable, "-I", guard_process.__file__]
+        environment = dict(os.environ)
+        if network is not None:
+            argv = [*network.command(argv)]
+            environment["TMPDIR"] = str(network.directory)
         ours, theirs = socket.socketpair()
         with theirs:
             # Run the file, not the module: `python -m` would import the whole package first.
             # A new session keeps signals for this process group away from the guard.
             self._process = subprocess.Popen(  # noqa: S603 - a fixed program
-                [sys.executable, "-I", guard_process.__file__],
+                argv,
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
+                env=environment,
             )
         ours.settimeout(_ANSWER_TIMEOUT)
         self._connection = ours  # guarded by _request_lock
@@ -78,7 +89,8 @@ class Guard:
             GuardLost: The guard process has ended or does not answer.
         """
         pid = int(self._request(do="start", name=name, argv=list(argv))["pid"])
-        self._pids.append(pid)
+        if self._network is None:  # a number of another namespace has no meaning here
+            self._pids.append(pid)
         return pid
 
     def status(self) -> dict[str, int | None]:

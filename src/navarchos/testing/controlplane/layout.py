@@ -2,12 +2,13 @@
 
 import socket
 import sys
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
-__all__ = ["HOST", "PARTS", "HeldPort", "Layout", "Ports", "hold_ports"]
+__all__ = ["HOST", "PARTS", "HeldPort", "Layout", "Network", "Ports", "hold_ports"]
 
 HOST: Final = "127.0.0.1"
 """The address that all servers listen on."""
@@ -59,6 +60,36 @@ def hold_ports(count: int) -> tuple[HeldPort, ...]:
     return tuple(held)
 
 
+class Network(Protocol):
+    """A network of its own, in which the servers run instead of on this machine's network.
+
+    Clients outside reach the servers under the same addresses as without it; real nodes are
+    inside. `navarchos.testing.nodes.Lab` is one.
+    """
+
+    @property
+    def address(self) -> str:
+        """The address inside, which nodes use."""
+        ...
+
+    @property
+    def directory(self) -> Path:
+        """The folder for files of processes inside."""
+        ...
+
+    def command(self, argv: Sequence[str]) -> Sequence[str]:
+        """Return the command that runs a program inside."""
+        ...
+
+    def forward(self, ports: Iterable[int]) -> Callable[[], None]:
+        """Relay connections to these ports on loopback to the same ports inside.
+
+        Returns:
+            A function that ends this.
+        """
+        ...
+
+
 PARTS: Final = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kwok")
 
 
@@ -80,6 +111,11 @@ class Ports:
         etcd, apiserver, controller_manager, scheduler, kwok = (each.number for each in held)
         return cls(etcd, apiserver, controller_manager, scheduler, kwok, held)
 
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """All ports."""
+        return (self.etcd, self.apiserver, self.controller_manager, self.scheduler, self.kwok)
+
     def release(self) -> None:
         """End the reservation of all ports; may be called repeatedly."""
         for each in self.held:
@@ -93,10 +129,13 @@ class Layout:
     Attributes:
         directory: The folder of all files.
         ports: The port of each server.
+        address: The address for nodes, in the network of the servers; empty if they listen on
+            loopback only.
     """
 
     directory: Path
     ports: Ports
+    address: str = ""
 
     @property
     def etcd_url(self) -> str:
@@ -107,6 +146,11 @@ class Layout:
     def url(self) -> str:
         """The address of the API server."""
         return f"https://{HOST}:{self.ports.apiserver}"
+
+    @property
+    def internal_url(self) -> str:
+        """The address of the API server for nodes."""
+        return f"https://{self.address}:{self.ports.apiserver}" if self.address else self.url
 
     @property
     def certificates(self) -> Path:

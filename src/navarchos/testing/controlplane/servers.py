@@ -18,7 +18,7 @@ from navarchos.testing.apiserver import BucketId
 from navarchos.testing.controlplane import access, audit, credentials, errors, health, kwok, tools
 from navarchos.testing.controlplane.binaries import Binary
 from navarchos.testing.controlplane.guard import Guard
-from navarchos.testing.controlplane.layout import HOST, Layout, Ports
+from navarchos.testing.controlplane.layout import HOST, Layout, Network, Ports
 
 __all__ = [
     "AUDIT_POLICY",
@@ -50,6 +50,7 @@ AUDIT_POLICY: Final = {
 
 _ISSUER: Final = "https://kubernetes.default.svc.cluster.local"
 _SERVICE_RANGE: Final = "10.96.0.0/16"
+_SERVICE_ADDRESS: Final = "10.96.0.1"  # of the service `kubernetes`: the first of the range
 _POD_RANGE: Final = "10.244.0.0/16"
 _UNLIMITED: Final = ("--kube-api-qps=1000", "--kube-api-burst=2000")
 _NODE_LEASE_SECONDS: Final = 40  # a kubelet's default
@@ -78,10 +79,7 @@ def apiserver_arguments(layout: Layout, *, service_accounts: bool = True) -> Seq
     certificates = layout.certificates
     admission = () if service_accounts else ("--disable-admission-plugins=ServiceAccount",)
     return (
-        f"--bind-address={HOST}",
-        f"--advertise-address={HOST}",
-        # An endpoint address must not be loopback, so the server cannot publish its own.
-        "--endpoint-reconciler-type=none",
+        *(_on_loopback() if not layout.address else _for_nodes(layout)),
         f"--secure-port={layout.ports.apiserver}",
         f"--etcd-servers={layout.etcd_url}",
         f"--cert-dir={certificates}",
@@ -102,6 +100,30 @@ def apiserver_arguments(layout: Layout, *, service_accounts: bool = True) -> Seq
         "--audit-log-maxsize=100000",
         # Otherwise open watches delay the shutdown by a minute.
         "--shutdown-watch-termination-grace-period=1s",
+    )
+
+
+def _on_loopback() -> Sequence[str]:
+    return (
+        f"--bind-address={HOST}",
+        f"--advertise-address={HOST}",
+        # An endpoint address must not be loopback, so the server cannot publish its own.
+        "--endpoint-reconciler-type=none",
+    )
+
+
+def _for_nodes(layout: Layout) -> Sequence[str]:
+    """Return the arguments with which kubelets and pods reach the server, and it the kubelets."""
+    certificates = layout.certificates
+    return (
+        "--bind-address=0.0.0.0",
+        f"--advertise-address={layout.address}",
+        "--endpoint-reconciler-type=lease",
+        f"--kubelet-client-certificate={certificates / 'administrator.crt'}",
+        f"--kubelet-client-key={certificates / 'administrator.key'}",
+        f"--kubelet-certificate-authority={layout.authority}",
+        # No name service knows the names of nodes.
+        "--kubelet-preferred-address-types=InternalIP",
     )
 
 
@@ -183,6 +205,7 @@ class ControlPlaneOptions:
         arguments: Further arguments by program; they override the defaults.
         timeout: Seconds until each server must be ready.
         choose_ports: Returns the ports of the servers; called for each attempt.
+        network: The network of the servers; `None` for that of this machine.
     """
 
     controllers: bool = True
@@ -190,6 +213,7 @@ class ControlPlaneOptions:
     arguments: Mapping[str, Sequence[str]] = field(default_factory=dict)
     timeout: float = 180.0
     choose_ports: Callable[[], Ports] = Ports.choose
+    network: Network | None = None
 
     @property
     def tools(self) -> Sequence[tools.Tool]:
@@ -228,7 +252,7 @@ def _start_once(
     clock: Clock,
 ) -> "RunningControlPlane":
     with ExitStack() as cleanup:
-        guard = Guard()
+        guard = Guard(options.network)
         cleanup.callback(guard.stop)
         ports = options.choose_ports()
         cleanup.callback(ports.release)
@@ -270,13 +294,15 @@ class RunningControlPlane:
         self._waiter = health.ReadinessWaiter(
             self._guard, stop=stop, timeout=options.timeout, clock=clock
         )
-        self.layout = Layout(self._guard.directory, ports)
+        address = options.network.address if options.network is not None else ""
+        self.layout = Layout(self._guard.directory, ports, address)
         self.layout.certificates.mkdir()
         self.authority = credentials.Authority(self.layout.certificates, clock=clock)
         self.administrator = self.authority.issue_client(
             "administrator", "kubernetes-admin", [_ADMINISTRATORS]
         )
         self._users = count(1)
+        self._end_forwarding: Callable[[], None] = lambda: None
         self.audit = audit.AuditLogFile(self.layout.audit_log)
         self.client = Client(self.client_config(self.administrator, _AGENT))
         self.access = access.Access(
@@ -287,6 +313,8 @@ class RunningControlPlane:
 
     def start(self) -> None:
         """Start the servers and wait until they are ready."""
+        if self._options.network is not None:
+            self._end_forwarding = self._options.network.forward(self.layout.ports.numbers)
         self._write_files()
         self._launch(tools.ETCD, etcd_arguments(self.layout))
         port = self.layout.ports.etcd
@@ -302,6 +330,7 @@ class RunningControlPlane:
         """Stop the servers, remove their files and release their ports."""
         self.client.close()
         self._guard.stop()
+        self._end_forwarding()
         self.layout.ports.release()
 
     def start_apiserver(self) -> None:
@@ -351,6 +380,10 @@ class RunningControlPlane:
         """Return a new certificate for a user."""
         return self.authority.issue_client(f"user-{next(self._users)}", user, groups)
 
+    def issue_server(self, hosts: Sequence[str]) -> credentials.KeyPair:
+        """Return a new certificate for a server under these names and addresses."""
+        return self.authority.issue_server(f"server-{next(self._users)}", hosts)
+
     def _wait_for_the_rest(self) -> None:
         ports, authority = self.layout.ports, self.layout.authority
         # The API server creates the namespace shortly after it reports readiness.
@@ -383,10 +416,15 @@ class RunningControlPlane:
 
     def _write_files(self) -> None:
         credentials.make_signing_keys(self.layout.certificates, "service-accounts")
-        self.authority.issue_server("server", _SERVER_NAMES)
+        names = (*_SERVER_NAMES, *self._names_for_nodes())
+        self.authority.issue_server("server", names)
         credentials.write_private(self.layout.audit_policy, AUDIT_POLICY)
         for tool in (tools.CONTROLLER_MANAGER, tools.SCHEDULER):
             self._write_kubeconfig(tool.name, f"system:{tool.name}", ())
+
+    def _names_for_nodes(self) -> Sequence[str]:
+        address = self.layout.address
+        return (address, _SERVICE_ADDRESS, "kubernetes.default") if address else ()
 
     def _write_kubeconfig(self, name: str, user: str, groups: Sequence[str]) -> None:
         pair = self.authority.issue_client(name, user, groups)
