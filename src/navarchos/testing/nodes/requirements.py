@@ -1,0 +1,285 @@
+"""What real nodes need of the machine, and the errors of nodes and labs.
+
+```text
+NodesError(NavarchosError)
+  MachineLacks                       this machine cannot run nodes
+    NotLinux  NotRoot
+    ProgramsMissing                  runc, iptables, ip and others, which Debian packages
+    ControllersMissing               control groups without a controller
+    FileSystemMissing                overlay
+    LinkMissing                      the kernel makes no network link of a kind
+  LabFailed                          the namespaces of a lab cannot be made, or are lost
+  NodeFailed                         a node ended, or does not start
+  NodesNotReady                      nodes are not Ready in time
+```
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from navarchos.errors import NavarchosError
+from navarchos.testing.nodes import lab_process
+
+__all__ = [
+    "PATH",
+    "ControllersMissing",
+    "FileSystemMissing",
+    "LabFailed",
+    "LinkMissing",
+    "MachineLacks",
+    "NodeFailed",
+    "NodesError",
+    "NodesNotReady",
+    "NotLinux",
+    "NotRoot",
+    "ProgramsMissing",
+    "check_requirements",
+]
+
+PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+"""Where the machine's programs are; the PATH of a user may lack the folders of root."""
+
+_PACKAGES: Final = {
+    "runc": "runc",
+    "iptables": "iptables",
+    "ip": "iproute2",
+    "unshare": "util-linux",
+    "nsenter": "util-linux",
+    "pivot_root": "util-linux",
+    "mount": "mount",
+    "cp": "coreutils",
+}
+"""The programs of the machine, with the packages of Debian that have them."""
+
+_CONTROLLERS: Final = ("cpu", "cpuset", "memory", "pids")
+_LINKS: Final = ("veth", "bridge")
+_TIMEOUT: Final = 30.0
+
+
+class NodesError(NavarchosError):
+    """Real nodes cannot run, or have failed."""
+
+
+class MachineLacks(NodesError):
+    """This machine cannot run real nodes."""
+
+
+class NotLinux(MachineLacks):
+    """The machine runs another operating system.
+
+    Attributes:
+        system: Its name, as in `sys.platform`.
+    """
+
+    def __init__(self, system: str) -> None:
+        super().__init__(system)
+        self.system = system
+
+    def __str__(self) -> str:
+        return f"real nodes run on Linux only, this is {self.system}"
+
+
+class NotRoot(MachineLacks):
+    """The user is not root.
+
+    Attributes:
+        user: The number of the user.
+    """
+
+    def __init__(self, user: int) -> None:
+        super().__init__(user)
+        self.user = user
+
+    def __str__(self) -> str:
+        return f"only root can run real nodes, this is user {self.user}; use sudo"
+
+
+class ProgramsMissing(MachineLacks):
+    """Programs of the machine are missing.
+
+    Attributes:
+        names: The programs.
+        packages: The packages of Debian that have them.
+    """
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self.names = tuple(names)
+        self.packages = tuple(dict.fromkeys(_PACKAGES[name] for name in self.names))
+        super().__init__(self.names)
+
+    def __str__(self) -> str:
+        return (
+            f"real nodes need {', '.join(self.names)}; "
+            f"run `apt-get install --no-install-recommends {' '.join(self.packages)}`"
+        )
+
+
+class ControllersMissing(MachineLacks):
+    """Control groups have no hierarchy with some controllers.
+
+    Attributes:
+        names: The controllers.
+    """
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self.names = tuple(names)
+        super().__init__(self.names)
+
+    def __str__(self) -> str:
+        return (
+            f"real nodes need the control group controllers {', '.join(self.names)} below "
+            "/sys/fs/cgroup; in a container, run it with --privileged"
+        )
+
+
+class FileSystemMissing(MachineLacks):
+    """The kernel does not know a file system.
+
+    Attributes:
+        name: The file system.
+    """
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.name = name
+
+    def __str__(self) -> str:
+        return f"real nodes need the file system {self.name}; run `modprobe {self.name}`"
+
+
+class LinkMissing(MachineLacks):
+    """The kernel does not make a network link of a kind, in a network of its own.
+
+    Attributes:
+        kind: The kind of the link.
+        why: The message of `ip`.
+    """
+
+    def __init__(self, kind: str, why: str) -> None:
+        super().__init__(kind, why)
+        self.kind = kind
+        self.why = why
+
+    def __str__(self) -> str:
+        return f"real nodes need network links of the kind {self.kind}, but: {self.why}"
+
+
+class LabFailed(NodesError):
+    """The namespaces of a lab cannot be made, or are lost.
+
+    Attributes:
+        why: The cause.
+    """
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.why = why
+
+    def __str__(self) -> str:
+        return f"the lab of real nodes failed: {self.why}"
+
+
+class NodeFailed(NodesError):
+    """A node does not start, or one of its programs has ended.
+
+    Attributes:
+        name: The node.
+        why: The cause.
+        tail: The end of the log that tells more; it may be empty.
+    """
+
+    def __init__(self, name: str, why: str, tail: str = "") -> None:
+        super().__init__(name, why, tail)
+        self.name = name
+        self.why = why
+        self.tail = tail
+
+    def __str__(self) -> str:
+        shown = f"; its log ends:\n{self.tail}" if self.tail else ""
+        return f"node {self.name}: {self.why}{shown}"
+
+
+class NodesNotReady(NodesError):
+    """Nodes are not Ready in time.
+
+    Attributes:
+        names: The nodes, with what they wait for.
+        seconds: The timeout.
+        tail: The end of the first node's kubelet log.
+    """
+
+    def __init__(self, names: Mapping[str, str], seconds: float, tail: str) -> None:
+        super().__init__(dict(names), seconds, tail)
+        self.names = dict(names)
+        self.seconds = seconds
+        self.tail = tail
+
+    def __str__(self) -> str:
+        waiting = ", ".join(f"{name} ({why})" for name, why in self.names.items())
+        return (
+            f"nodes are not Ready after {self.seconds:g} s: {waiting}; "
+            f"the kubelet's log of the first one ends:\n{self.tail}"
+        )
+
+
+def check_requirements(mounts: str | None = None, filesystems: str | None = None) -> None:
+    """Verify that this machine can run real nodes.
+
+    Args:
+        mounts: The content of `/proc/self/mounts`, for tests.
+        filesystems: The content of `/proc/filesystems`, for tests.
+
+    Raises:
+        MachineLacks: It cannot. The error's class says what is missing.
+    """
+    if sys.platform != "linux":
+        raise NotLinux(sys.platform)
+    if os.geteuid() != 0:
+        raise NotRoot(os.geteuid())
+    missing = [name for name in _PACKAGES if shutil.which(name, path=PATH) is None]
+    if missing:
+        raise ProgramsMissing(missing)
+    lacking = sorted(set(_CONTROLLERS) - _controllers(lab_process.hierarchies(mounts)))
+    if lacking:
+        raise ControllersMissing(lacking)
+    known = filesystems if filesystems is not None else Path("/proc/filesystems").read_text()
+    if "overlay" not in known.split():
+        raise FileSystemMissing("overlay")
+    _check_links()
+
+
+def _controllers(hierarchies: Mapping[Path, str]) -> set[str]:
+    found = set[str]()
+    for folder, options in hierarchies.items():
+        if options:
+            found |= set(options.split(","))
+        else:
+            found |= set((folder / "cgroup.controllers").read_text(encoding="ascii").split())
+    return found
+
+
+def _check_links() -> None:
+    """Make a link of each kind in a network that ends at once: only this shows if they work."""
+    for kind in _LINKS:
+        argv = ["unshare", "--net", "ip", "link", "add", "type", kind]
+        done = _run(argv)
+        if done.returncode != 0:
+            raise LinkMissing(kind, done.stderr.strip() or f"status {done.returncode}")
+
+
+def _run(argv: Sequence[str]) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(  # noqa: S603 - a fixed program
+        argv,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        encoding="utf-8",
+        errors="replace",
+        timeout=_TIMEOUT,
+        env={**os.environ, "PATH": PATH},
+        check=False,
+    )
