@@ -256,6 +256,15 @@ class ControlPlane:
             pair = running.issue_client(user, groups)
         return running.client_config(pair, user_agent)
 
+    @property
+    def authority(self) -> Path:
+        """The certificate of the authority that all servers and clients trust."""
+        return self._now().layout.authority
+
+    def client_certificate(self, user: str, groups: Sequence[str] = ()) -> credentials.KeyPair:
+        """Issue a certificate for a user, such as a kubelet, in these groups."""
+        return self._now().issue_client(user, groups)
+
     def server_certificate(self, hosts: Sequence[str]) -> credentials.KeyPair:
         """Issue a certificate for a server, such as a kubelet, under these names and addresses."""
         return self._now().issue_server(hosts)

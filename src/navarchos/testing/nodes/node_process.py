@@ -26,7 +26,6 @@ import socket
 import subprocess
 import sys
 import time
-import uuid
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -90,6 +89,7 @@ class Settings:
         gateway: The router.
         hardware_address: The node's network card; it stays the same after a reboot.
         machine_id: The content of `/etc/machine-id`.
+        boot_id: What the kernel answers as the id of this start.
         group: The name of the node's control group in each hierarchy.
         hierarchies: The folder of each hierarchy and its mount options; version 2 has none.
         programs: The folders of programs in the node, with the files that are put there.
@@ -104,6 +104,7 @@ class Settings:
     gateway: str
     hardware_address: str
     machine_id: str
+    boot_id: str
     group: str
     hierarchies: dict[str, str]
     programs: dict[str, list[str]]
@@ -217,7 +218,7 @@ def make_root(settings: Settings) -> Path:
     _mount("proc", root / "proc", "proc")
     _mount("sysfs", root / "sys", "sysfs")
     _mount_groups(settings, Path(f"{root}{_STACK}"))
-    _hide_sysctls(root)
+    _hide_sysctls(root, settings.boot_id)
     return root
 
 
@@ -266,9 +267,8 @@ def _mount_groups(settings: Settings, stack: Path) -> None:
                 link.symlink_to(target.name)
 
 
-def _hide_sysctls(root: Path) -> None:
-    # A boot id is new after each start, as on a machine.
-    values = {**_SYSCTLS, "kernel/random/boot_id": str(uuid.uuid4())}
+def _hide_sysctls(root: Path, boot_id: str) -> None:
+    values = {**_SYSCTLS, "kernel/random/boot_id": boot_id}
     folder = root / "run/sysctl"
     folder.mkdir()
     for name, value in values.items():
@@ -405,10 +405,10 @@ def _serve(owner: socket.socket, programs: Programs) -> None:
     pending = b""
     while True:
         programs.reap()
-        ready, _, _ = select.select([owner, woken], [], [])
+        ready, _, _ = select.select([owner.fileno(), woken], [], [])
         if woken in ready:
             os.read(woken, 4096)
-        if owner not in ready:
+        if owner.fileno() not in ready:
             continue
         data = owner.recv(1 << 16)
         if not data:
