@@ -118,10 +118,7 @@ ASSETS: Final = "KUBEBUILDER_ASSETS"
 """The environment variable for a directory with the programs; envtest reads it, too."""
 
 _VERSION_TIMEOUT: Final = 30.0
-_ADVICE: Final = (
-    "run `python -m navarchos.testing.controlplane {names}` in a checkout, or set "
-    f"{ASSETS} to a folder with the programs"
-)
+_ADVICE: Final = f"run `{{command}}` in a checkout, or set {ASSETS} to a folder with the programs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +165,8 @@ class Lookup:
     Args:
         environ: Environment variables; by default the environment of the process.
         cache: The cache; by default in `cache_directory`.
+        command: The command that installs programs in the cache, for messages; by default that
+            of a control plane, with the names of missing programs.
         version_of: Returns the version that a program reports.
     """
 
@@ -176,11 +175,18 @@ class Lookup:
         *,
         environ: Mapping[str, str] | None = None,
         cache: Cache | None = None,
+        command: str = "",
         version_of: Callable[[Tool, Path], ToolVersion | None] = installed_version,
     ) -> None:
         self._environ = os.environ if environ is None else environ
+        self._command = command
         self.version_of = version_of
         self.cache = cache if cache is not None else Cache(cache_directory(self._environ))
+
+    def advice(self, names: Iterable[str]) -> str:
+        """Return what the user can do about missing programs."""
+        command = f"python -m navarchos.testing.controlplane {' '.join(names)}"
+        return _ADVICE.format(command=self._command or command)
 
     def find(self, tool: Tool) -> Binary | Sequence[tuple[str, str]]:
         """Return a program, or a (source, cause) pair for each place without it."""
@@ -243,7 +249,7 @@ def find_binaries(tools: Iterable[Tool], lookup: Lookup | None = None) -> dict[T
             missing.append(tool.name)
             attempts += [(f"{tool.name}: {way}", why) for way, why in result]
     if missing:
-        raise BinariesMissing(missing, attempts, _ADVICE.format(names=" ".join(missing)))
+        raise BinariesMissing(missing, attempts, search.advice(missing))
     return found
 
 

@@ -1,1 +1,48 @@
-"""Real nodes for tests: kubelets with containers, and the images that they run."""
+"""Real nodes for tests: kubelets with containers, and the images that they run.
+
+```python
+with Lab() as lab, ControlPlane(network=lab) as server, Nodes(server, 3) as nodes:
+    nodes["real-1"].reboot()
+    nodes.wait_until_ready(60)
+```
+
+Linux and root are required. `python -m navarchos.testing.nodes` installs the programs.
+"""
+
+from navarchos.testing.nodes.configuration import Machine
+from navarchos.testing.nodes.lab import Lab
+from navarchos.testing.nodes.node import Node
+from navarchos.testing.nodes.nodes import Nodes
+from navarchos.testing.nodes.requirements import (
+    ControllersMissing,
+    FileSystemMissing,
+    LabFailed,
+    LinkMissing,
+    MachineLacks,
+    NodeFailed,
+    NodesError,
+    NodesNotReady,
+    NotLinux,
+    NotRoot,
+    ProgramsMissing,
+    check_requirements,
+)
+
+__all__ = [
+    "ControllersMissing",
+    "FileSystemMissing",
+    "Lab",
+    "LabFailed",
+    "LinkMissing",
+    "Machine",
+    "MachineLacks",
+    "Node",
+    "NodeFailed",
+    "Nodes",
+    "NodesError",
+    "NodesNotReady",
+    "NotLinux",
+    "NotRoot",
+    "ProgramsMissing",
+    "check_requirements",
+]

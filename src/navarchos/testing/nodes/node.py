@@ -302,16 +302,21 @@ class Node:
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()[-_TAIL_LINES:]
         return NodeFailed(self.name, why, "\n".join(lines) or self.tail("containerd"))
 
+    def kill(self) -> None:
+        """Begin to cut the power; `power_off` waits for the end of all processes."""
+        with self._lock:
+            if self._handle >= 0:
+                with suppress(ProcessLookupError):  # it has ended by itself
+                    signal.pidfd_send_signal(self._handle, signal.SIGKILL)
+                os.close(self._handle)
+                self._handle = -1
+            if self._connection is not None:
+                self._connection.close()  # a node that is still starting ends with this
+                self._connection = None
+
     def _close(self) -> None:
         """End all processes of the node, if it has any, and wait for their end."""
-        if self._handle >= 0:
-            with suppress(ProcessLookupError):  # it has ended by itself
-                signal.pidfd_send_signal(self._handle, signal.SIGKILL)
-            os.close(self._handle)
-            self._handle = -1
-        if self._connection is not None:
-            self._connection.close()  # a node that is still starting ends with this
-            self._connection = None
+        self.kill()
         if self._process is not None:
             self._process.wait(_ANSWER_TIMEOUT)
             self._process = None

@@ -16,10 +16,10 @@ from navarchos.testing.controlplane import NODE_TOOLS, Binary, ControlPlane, Loo
 from navarchos.testing.controlplane.binaries import Cache, cache_directory, find_binaries
 from navarchos.testing.controlplane.tools import CONTAINERD, NODE
 from navarchos.testing.nodes.configuration import MAX_NODES, Machine, write_files
+from navarchos.testing.nodes.imported import ImportedImages
 from navarchos.testing.nodes.lab import Lab
 from navarchos.testing.nodes.node import Node
 from navarchos.testing.nodes.requirements import NodeFailed, NodesNotReady
-from navarchos.testing.nodes.seed import Seed
 from navarchos.testing.nodes.testimages import TestImages
 
 __all__ = ["Nodes", "node_lookup"]
@@ -38,7 +38,10 @@ def node_lookup(directory: Path | None = None) -> Lookup:
     Args:
         directory: The cache folder; by default below the user's cache folder.
     """
-    return Lookup(cache=Cache(directory or cache_directory(projects=NODE)))
+    return Lookup(
+        cache=Cache(directory or cache_directory(projects=NODE)),
+        command="python -m navarchos.testing.nodes",
+    )
 
 
 class Nodes:
@@ -109,7 +112,7 @@ class Nodes:
         self._lock = threading.RLock()
         self._nodes: dict[str, Node] = {}  # these are guarded by _lock
         self._cleanup = ExitStack()
-        self._seed: Seed | None = None
+        self._imported: ImportedImages | None = None
         self._binaries: dict[Tool, Binary] = {}
 
     def start(self) -> Self:
@@ -123,14 +126,16 @@ class Nodes:
             NodesNotReady: The timeout passed.
         """
         with self._lock:
-            if self._seed is not None:
+            if self._imported is not None:
                 raise AlreadyStarted("the nodes")
             began = self._clock.monotonic()
             self._binaries = find_binaries(NODE_TOOLS, self._lookup)
             images = TestImages()
             wanted = self._images if self._images is not None else [images.busybox()]
-            programs = self._binaries[CONTAINERD].path.parent
-            self._seed = self._cleanup.enter_context(Seed(programs, [images.pause(), *wanted]))
+            imported = ImportedImages(
+                self._binaries[CONTAINERD].path.parent, [images.pause(), *wanted]
+            )
+            self._imported = self._cleanup.enter_context(imported)
             try:
                 added = [self._prepare() for _ in range(self._count)]
                 for node in added:
@@ -149,8 +154,10 @@ class Nodes:
         """Cut the power of all nodes and remove their disks."""
         with self._lock:
             for node in self.all:
+                node.kill()
+            for node in self.all:
                 self._discard(node)
-            self._seed = None
+            self._imported = None
             self._cleanup.close()
 
     def __enter__(self) -> Self:
@@ -243,7 +250,7 @@ class Nodes:
         taints: Sequence[Mapping[str, str]] = (),
     ) -> Node:
         """Make the disk and the files of a new node."""
-        if self._seed is None:
+        if self._imported is None:
             raise NotStarted("the nodes")
         used = {node.machine.number for node in self._nodes.values()}
         number = min(set(range(1, MAX_NODES + 2)) - used)
@@ -257,7 +264,7 @@ class Nodes:
         for folder in ("lib", "log"):
             (disk / folder).mkdir(parents=True)
         self._nodes[machine.name] = node
-        self._seed.copy_to(disk / "lib" / "containerd")
+        self._imported.copy_to(disk / "lib" / "containerd")
         write_files(machine, self._server, node.directory / "etc")
         self._lab.run(["ip", "route", "replace", machine.pod_range, "via", machine.address])
         return node
