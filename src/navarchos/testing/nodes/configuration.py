@@ -105,12 +105,14 @@ class Machine:
         labels: Labels with which the node registers, besides those of every kubelet. Kubernetes
             allows a node no labels of its own domains but a few.
         taints: The taints with which the node registers.
+        kubelet: Fields of the kubelet's configuration that override the defaults here.
     """
 
     name: str
     number: int
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: Sequence[Mapping[str, str]] = ()
+    kubelet: Mapping[str, object] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not 1 <= self.number <= MAX_NODES:
@@ -147,7 +149,8 @@ def write_files(machine: Machine, control_plane: ControlPlane, etc: Path) -> Non
     (etc / "containerd" / "config.toml").write_text(_CONTAINERD, encoding="utf-8")
     registered = [dict(taint) for taint in machine.taints]
     credentials.write_private(
-        kubernetes / "kubelet.json", {**_KUBELET, "registerWithTaints": registered}
+        kubernetes / "kubelet.json",
+        {**_KUBELET, "registerWithTaints": registered, **machine.kubelet},
     )
     credentials.write_private(kubernetes / "proxy.json", _PROXY)
     _write_kubeconfig(

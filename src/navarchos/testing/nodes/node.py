@@ -30,6 +30,7 @@ _PLUGINS: Final = "opt/cni/bin"
 _START_TIMEOUT: Final = 120.0
 _ANSWER_TIMEOUT: Final = 30.0
 _TAIL_LINES: Final = 15
+_NO_LINK: Final = "Cannot find device"  # a node that ended while it started may have none
 
 
 class Node:
@@ -87,7 +88,6 @@ class Node:
 
     @property
     def _link(self) -> str:
-        # The link of a dead node goes with its network, some time later.
         return f"n{self.machine.number}-{self._boots}"
 
     def power_on(self) -> None:
@@ -139,8 +139,10 @@ class Node:
             try:
                 line, descriptors, _, _ = socket.recv_fds(self._connection, 1 << 16, 1)
             except OSError as error:
+                self.power_off()
                 raise self._failed(f"it does not start: {error}") from error
             if not descriptors:
+                self.power_off()
                 why = json.loads(line)["error"] if line else "its first process ended"
                 raise self._failed(f"it does not start: {why}")
             (self._handle,) = descriptors
@@ -305,18 +307,32 @@ class Node:
     def kill(self) -> None:
         """Begin to cut the power; `power_off` waits for the end of all processes."""
         with self._lock:
-            if self._handle >= 0:
-                with suppress(ProcessLookupError):  # it has ended by itself
-                    signal.pidfd_send_signal(self._handle, signal.SIGKILL)
-                os.close(self._handle)
-                self._handle = -1
-            if self._connection is not None:
-                self._connection.close()  # a node that is still starting ends with this
-                self._connection = None
+            if self._process is None:
+                return
+            try:
+                # A machine without power closes no connection. The kernel would close them, and
+                # answer in the node's name until it has removed the node's network.
+                self._delete_link()
+            finally:
+                if self._handle >= 0:
+                    with suppress(ProcessLookupError):  # it has ended by itself
+                        signal.pidfd_send_signal(self._handle, signal.SIGKILL)
+                    os.close(self._handle)
+                    self._handle = -1
+                if self._connection is not None:
+                    self._connection.close()  # a node that is still starting ends with this
+                    self._connection = None
+
+    def _delete_link(self) -> None:
+        done = self._lab.run(["ip", "link", "delete", self._link], check=False)
+        if done.returncode != 0 and _NO_LINK not in done.stderr:
+            raise NodeFailed(self.name, f"its link is not deleted: {done.stderr.strip()}")
 
     def _close(self) -> None:
         """End all processes of the node, if it has any, and wait for their end."""
-        self.kill()
-        if self._process is not None:
-            self._process.wait(_ANSWER_TIMEOUT)
-            self._process = None
+        try:
+            self.kill()
+        finally:
+            if self._process is not None:
+                self._process.wait(_ANSWER_TIMEOUT)
+                self._process = None

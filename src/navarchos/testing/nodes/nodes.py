@@ -70,6 +70,8 @@ class Nodes:
             `navarchos.test/busybox:1`.
         prefix: The names of nodes begin with it.
         labels: Labels of each node.
+        kubelet: Fields of the configuration of each kubelet, such as
+            `{"nodeLeaseDurationSeconds": 8}`.
         timeout: Seconds until the nodes must be Ready in `start`.
         lookup: Finds the programs; see `make nodes`.
         stop: Setting this token ends a wait for nodes.
@@ -87,6 +89,7 @@ class Nodes:
         images: Sequence[Path] | None = None,
         prefix: str = "real",
         labels: Mapping[str, str] | None = None,
+        kubelet: Mapping[str, object] | None = None,
         timeout: float = 180.0,
         lookup: Lookup | None = None,
         stop: StopToken | None = None,
@@ -105,6 +108,7 @@ class Nodes:
         self._images = images
         self._prefix = prefix
         self._labels = dict(labels or {})
+        self._kubelet = dict(kubelet or {})
         self._timeout = timeout
         self._lookup = lookup if lookup is not None else node_lookup()
         self._clock = clock
@@ -255,7 +259,11 @@ class Nodes:
         used = {node.machine.number for node in self._nodes.values()}
         number = min(set(range(1, MAX_NODES + 2)) - used)
         machine = Machine(
-            name or f"{self._prefix}-{number}", number, {**self._labels, **(labels or {})}, taints
+            name or f"{self._prefix}-{number}",
+            number,
+            {**self._labels, **(labels or {})},
+            taints,
+            self._kubelet,
         )
         if machine.name in self._nodes:
             raise ConfigError("name", machine.name, "a node has this name")
