@@ -1,4 +1,4 @@
-"""Fixtures of tests on real nodes: they fail in CI where nodes cannot run, and are skipped elsewhere."""
+"""Fixtures of tests on real nodes, which fail in CI where nodes cannot run; elsewhere they skip."""
 
 import json
 import os
@@ -148,7 +148,7 @@ def exists(server: ControlPlane, name: str) -> bool:
 def node_is_ready(server: ControlPlane, node: Node) -> str:
     """Return the status of a node's condition Ready."""
     found = server.get("nodes", node.name)
-    return {c["type"]: c["status"] for c in found["status"]["conditions"]}["Ready"]
+    return str({c["type"]: c["status"] for c in found["status"]["conditions"]}["Ready"])
 
 
 def answers(lab: Lab, node: Node) -> bool:

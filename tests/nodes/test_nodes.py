@@ -190,7 +190,7 @@ def test_a_program_that_ends_is_reported(server: ControlPlane, nodes: Nodes) -> 
     node = nodes.add("broken")
     node.run(["pkill", "--exact", "containerd"])
     with pytest.raises(NodeFailed, match="node broken: containerd ended with status") as caught:
-        until(lambda: node.check())
+        until(node.check)
     assert caught.value.tail
     nodes.remove("broken")
 

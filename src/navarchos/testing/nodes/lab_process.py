@@ -25,6 +25,7 @@ import re
 import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import time
@@ -40,6 +41,7 @@ __all__ = [
     "hierarchies",
     "keep",
     "pid_of",
+    "relay_connection",
     "remove_groups",
 ]
 
@@ -295,20 +297,32 @@ async def _relay(listening: list[socket.socket]) -> None:
 
 
 async def _serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    host, port = writer.get_extra_info("sockname")[:2]
+    await relay_connection(reader, writer, writer.get_extra_info("sockname")[:2])
+
+
+async def relay_connection(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, target: tuple[str, int]
+) -> None:
+    """Connect a client with a server, until both have ended or one has reset its connection."""
     try:
-        near, far = await asyncio.open_connection(host, port)
+        near, far = await asyncio.open_connection(*target)
     except OSError:
-        writer.transport.abort()  # as the server itself would refuse the connection
+        _reset(writer)  # the server itself would refuse the connection
         return
     try:
         await asyncio.gather(_copy(reader, far), _copy(near, writer))
     except OSError:
         # One side has reset the connection, so the other side's is reset, too.
-        far.transport.abort()
-        writer.transport.abort()
+        _reset(far)
+        _reset(writer)
     far.close()  # after what is still to be sent
     writer.close()
+
+
+def _reset(writer: asyncio.StreamWriter) -> None:
+    connection = writer.get_extra_info("socket")
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    writer.transport.abort()
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

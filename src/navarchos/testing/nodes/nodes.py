@@ -22,7 +22,7 @@ from navarchos.testing.nodes.node import Node
 from navarchos.testing.nodes.requirements import NodeFailed, NodesNotReady
 from navarchos.testing.nodes.testimages import TestImages
 
-__all__ = ["Nodes", "node_lookup"]
+__all__ = ["Nodes", "node_lookup", "why_not_ready"]
 
 JsonObject = dict[str, Any]
 
@@ -296,20 +296,22 @@ class Nodes:
 
     def _not_ready(self, nodes: Sequence[Node]) -> dict[str, str]:
         found = {each["metadata"]["name"]: each for each in self._server.list("nodes")}
-        reasons = {node.name: _why_not_ready(node, found.get(node.name)) for node in nodes}
+        reasons = {node.name: why_not_ready(node, found.get(node.name)) for node in nodes}
         return {name: why for name, why in reasons.items() if why}
 
 
-def _why_not_ready(node: Node, found: JsonObject | None) -> str:
+def why_not_ready(node: Node, found: JsonObject | None) -> str:
     """Return why a node is not Ready since its latest start; empty if it is."""
     if found is None:
         return "not registered"
     status = found.get("status", {})
     if status.get("nodeInfo", {}).get("bootID") != node.boot_id:
         return "no report since its start"
-    for condition in status.get("conditions", ()):
-        if condition["type"] == "Ready" and condition["status"] != "True":
-            return str(condition.get("message") or condition.get("reason"))
+    conditions = {each["type"]: each for each in status.get("conditions", ())}
+    if "Ready" not in conditions:
+        return "no condition Ready"
+    if conditions["Ready"]["status"] != "True":
+        return str(conditions["Ready"].get("message") or conditions["Ready"].get("reason"))
     taints = [taint["key"] for taint in found.get("spec", {}).get("taints", ())]
     left = [key for key in taints if key in _NOT_READY]
     return f"taint {left[0]}" if left else ""

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -104,3 +105,21 @@ def test_ports_are_different_from_each_other() -> None:
     chosen.release()
     assert numbers == {each.number for each in chosen.held}
     assert len(numbers) == 5
+
+
+def test_an_api_server_for_nodes_has_an_address_that_is_not_loopback() -> None:
+    layout = replace(LAYOUT, address="10.90.0.1")
+    found = flags(apiserver_arguments(layout))
+    assert found["bind-address"] == "0.0.0.0"
+    assert found["advertise-address"] == "10.90.0.1"
+    assert found["endpoint-reconciler-type"] == "lease"
+    assert found["kubelet-certificate-authority"] == str(layout.authority)
+    assert found["kubelet-preferred-address-types"] == "InternalIP"
+    assert layout.internal_url == f"https://10.90.0.1:{layout.ports.apiserver}"
+    assert layout.url == LAYOUT.url == LAYOUT.internal_url
+
+
+def test_an_api_server_without_nodes_knows_no_kubelets() -> None:
+    found = flags(apiserver_arguments(LAYOUT))
+    assert [name for name in found if "kubelet" in name] == []
+    assert found["endpoint-reconciler-type"] == "none"

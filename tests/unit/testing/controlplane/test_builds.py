@@ -8,7 +8,7 @@ from navarchos.testing.controlplane.installer import (
     build_command,
     find_module,
 )
-from navarchos.testing.controlplane.tools import APISERVER, ETCD, PINS
+from navarchos.testing.controlplane.tools import APISERVER, CNI_PLUGINS, CONTAINERD, ETCD, PINS
 
 CHECKOUT = Path(__file__).parents[4]
 
@@ -26,6 +26,20 @@ def test_programs_are_stamped_with_their_version_and_free_of_paths() -> None:
     version = f"-X k8s.io/component-base/version.gitVersion=v{PINS['kubernetes']}"
     assert version in command[command.index("-ldflags") + 1]
     assert command[-3:] == ["-o", "/out/kube-apiserver", APISERVER.package]
+
+
+def test_containerd_is_stamped_and_leaves_out_what_needs_libraries() -> None:
+    command = build_command(CONTAINERD, Path("/out/containerd"))
+    assert command[command.index("-tags") + 1] == "no_btrfs,no_zfs,no_devmapper"
+    flags = command[command.index("-ldflags") + 1]
+    assert f"-X github.com/containerd/containerd/v2/version.Version=v{PINS['containerd']}" in flags
+    assert "k8s.io" not in flags
+
+
+def test_plugins_are_stamped() -> None:
+    command = build_command(CNI_PLUGINS[0], Path("/out/ptp"))
+    assert f"buildversion.BuildVersion=v{PINS['cni']}" in command[command.index("-ldflags") + 1]
+    assert "-tags" not in command
 
 
 def test_the_build_runs_in_the_module_whatever_its_owner_has_set(
@@ -76,3 +90,8 @@ def test_the_working_directory_comes_first(tmp_path: Path) -> None:
     module.mkdir(parents=True)
     (module / "go.mod").touch()
     assert find_module(tmp_path) == module
+
+
+@pytest.mark.parametrize("project", ["containerd", "cni"])
+def test_programs_of_nodes_have_a_module_of_their_own(project: str) -> None:
+    assert find_module(project=project) == CHECKOUT / "tests" / "e2e" / "nodes"

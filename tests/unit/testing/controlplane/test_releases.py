@@ -14,7 +14,15 @@ from navarchos.testing.controlplane.releases import (
     release_of,
     unpack_debian_package,
 )
-from navarchos.testing.controlplane.tools import ETCD, KIND, KUBECTL, KWOK, PINS
+from navarchos.testing.controlplane.tools import (
+    CNI_PLUGINS,
+    CONTAINERD,
+    ETCD,
+    KIND,
+    KUBECTL,
+    KWOK,
+    PINS,
+)
 
 CONTENT = b"#!/bin/sh\n" * 1000
 
@@ -251,3 +259,19 @@ def test_a_package_that_cannot_be_unpacked_is_reported(tmp_path: Path, debian: D
     (tmp_path / "bin" / "dpkg-deb").write_text("#!/bin/sh\necho unexpected end of file\nexit 2\n")
     with pytest.raises(ReleaseUnusable, match="dpkg-deb failed: unexpected end of file"):
         unpack_debian_package("dbus", tmp_path / "x", environ)
+
+
+def test_containerd_comes_from_the_archive_without_libraries() -> None:
+    release = release_of(CONTAINERD, "linux", "x86_64")
+    name = f"containerd-static-{PINS['containerd']}-linux-amd64.tar.gz"
+    assert release.url.endswith(f"/v{PINS['containerd']}/{name}")
+    assert release.read_checksum(f"{'1' * 64}  {name}\n{'2' * 64}  other\n") == "1" * 64
+    assert release.member == "bin/containerd"
+
+
+def test_plugins_come_from_one_archive() -> None:
+    release = release_of(CNI_PLUGINS[0], "linux", "aarch64")
+    name = f"cni-plugins-linux-arm64-v{PINS['cni']}.tgz"
+    assert release.url.endswith(name)
+    assert release.read_checksum(f"{'1' * 64}  {name}\n") == "1" * 64
+    assert release.member == "./ptp"

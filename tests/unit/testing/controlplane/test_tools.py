@@ -7,6 +7,8 @@ from navarchos.testing.controlplane.tools import (
     ETCD,
     KIND,
     KUBECTL,
+    NODE,
+    NODE_TOOLS,
     PINS,
     PROMETHEUS,
     TOOLS,
@@ -15,6 +17,7 @@ from navarchos.testing.controlplane.tools import (
     parse_version,
 )
 
+NODES_GO_MOD = Path(__file__).parents[3] / "e2e" / "nodes" / "go.mod"
 GO_MOD = Path(__file__).parents[3] / "e2e" / "controlplane" / "go.mod"
 
 
@@ -28,6 +31,9 @@ GO_MOD = Path(__file__).parents[3] / "e2e" / "controlplane" / "go.mod"
         ("kwok version v0.8.0 go1.26.8 (linux/amd64)\n", ToolVersion(0, 8, 0)),
         ("kind v0.33.0 go1.26.8 linux/amd64\n", ToolVersion(0, 33, 0)),
         ("prometheus, version 2.42.0+ds (branch: debian/sid)\n", ToolVersion(2, 42, 0)),
+        ("containerd github.com/containerd/containerd/v2 v2.3.7 \n", ToolVersion(2, 3, 7)),
+        ("containerd-shim-runc-v2:\n  Version:  v2.3.7\n", ToolVersion(2, 3, 7)),
+        ("CNI ptp plugin v1.9.1\nCNI protocol versions supported: 0.1.0", ToolVersion(1, 9, 1)),
         ("no idea", None),
     ],
 )
@@ -53,6 +59,25 @@ def test_the_go_module_builds_the_pinned_versions() -> None:
     assert required["go.etcd.io/etcd/server/v3"] == f"v{PINS['etcd']}"
     assert required["sigs.k8s.io/kwok"] == f"v{PINS['kwok']}"
     assert required["sigs.k8s.io/kind"] == f"v{PINS['kind']}"
+
+
+def test_containerd_and_plugins_have_a_module_of_their_own() -> None:
+    text = NODES_GO_MOD.read_text()
+    required = dict(line.split()[:2] for line in text.splitlines() if line.startswith("\t"))
+    assert required["github.com/containerd/containerd/v2"] == f"v{PINS['containerd']}"
+    assert required["github.com/containernetworking/plugins"] == f"v{PINS['cni']}"
+    assert "github.com/containerd/containerd/v2 v" not in GO_MOD.read_text()
+
+
+def test_the_modules_name_every_program_of_a_node() -> None:
+    sources = "".join(each.with_name("tools.go").read_text() for each in (GO_MOD, NODES_GO_MOD))
+    assert [tool.name for tool in NODE_TOOLS if f'"{tool.package}"' not in sources] == []
+    assert {tool.project for tool in NODE_TOOLS} == set(NODE)
+
+
+def test_a_control_plane_needs_no_program_of_a_node() -> None:
+    assert set(TOOLS) & set(NODE_TOOLS) == set()
+    assert find_tools(()) == TOOLS
 
 
 def test_every_staging_module_is_of_the_pinned_minor() -> None:
