@@ -39,8 +39,9 @@ nightly: export NAVARCHOS_CHAOS_SECONDS ?= 600
 nightly: export NAVARCHOS_OUTAGE_SECONDS ?= 120
 nightly: export NAVARCHOS_ROTATION_SECONDS ?= 300
 nightly: export NAVARCHOS_SCALE_NODES ?= 1000
+nightly: export NAVARCHOS_LAB_ROUNDS ?= 100
 NIGHTLY := -q --timeout=14400 -o faulthandler_timeout=0
-nightly: $(STAMP) controlplane prometheus ## Run randomized tests, chaos and outages far longer than make test and e2e do
+nightly: $(STAMP) controlplane nodes prometheus ## Run randomized tests, chaos and outages far longer than make test and e2e do
 	$(BIN)/python -m pytest $(NIGHTLY) tests/properties tests/races tests/model \
 		tests/unit/operator/replacements tests/unit/operator/test_outcomes.py \
 		tests/unit/operator/test_windows.py \
@@ -50,6 +51,7 @@ nightly: $(STAMP) controlplane prometheus ## Run randomized tests, chaos and out
 	$(BIN)/python -m pytest $(NIGHTLY) --server=real tests/integration/framework/test_network.py \
 		tests/integration/operator/test_kills.py \
 		tests/e2e/test_operator_outages.py tests/e2e/test_operator_changes.py
+	$(BIN)/python -m pytest $(NIGHTLY) tests/nodes
 
 .PHONY: lint
 lint: $(STAMP) ## Check style, formatting and the import contracts
@@ -97,6 +99,14 @@ prometheus: $(STAMP) ## Get Prometheus, for the tests of alerts, from the PATH o
 .PHONY: images
 images: $(STAMP) ## Make the images that containers on real nodes run, with this project's own; needs root
 	@$(BIN)/python -m navarchos.testing.nodes.testimages
+
+.PHONY: nodes
+nodes: $(STAMP) ## Get kubelet, containerd and the other programs of real nodes, and test images; Linux
+	@$(BIN)/python -m navarchos.testing.nodes
+
+.PHONY: e2e-nodes
+e2e-nodes: $(STAMP) controlplane nodes ## Run the tests on real nodes, with containers; needs Linux and root
+	$(BIN)/python -m pytest -q tests/nodes
 
 .PHONY: walkthrough
 walkthrough: $(STAMP) ## Run the README's commands as written, and kubectl, on in-process clusters
