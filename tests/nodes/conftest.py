@@ -3,13 +3,13 @@
 import json
 import os
 import subprocess
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cases.waiting import wait_for
 
 from navarchos.testing.controlplane import KUBECTL, NODE_TOOLS, BinariesMissing, ControlPlane
 from navarchos.testing.controlplane.binaries import find_binaries
@@ -19,7 +19,6 @@ from navarchos.testing.nodes.nodes import node_lookup
 JsonObject = dict[str, Any]
 
 BUSYBOX = "navarchos.test/busybox:1"
-_PERIOD = 0.1
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -91,11 +90,7 @@ def kubectl(server: ControlPlane, tmp_path: Path) -> Kubectl:
 
 def until(check: Callable[[], Any], timeout: float = 60.0) -> Any:
     """Wait until a check returns something true, and return it."""
-    deadline = time.monotonic() + timeout
-    while not (found := check()):
-        assert time.monotonic() < deadline, f"not after {timeout:g} s: {check}"
-        time.sleep(_PERIOD)
-    return found
+    return wait_for("the check of this test", check, timeout)
 
 
 def pod(name: str, script: str, **spec: Any) -> JsonObject:

@@ -165,8 +165,8 @@ class Lookup:
     Args:
         environ: Environment variables; by default the environment of the process.
         cache: The cache; by default in `cache_directory`.
-        command: The command that installs programs in the cache, for messages; by default that
-            of a control plane, with the names of missing programs.
+        command: The command that installs programs in the cache, for messages; by default the
+            command for a control plane, with the names of missing programs.
         version_of: Returns the version that a program reports.
     """
 

@@ -161,7 +161,7 @@ class ControlPlane:
 
     @property
     def network(self) -> Network | None:
-        """The network of the servers, `None` if it is that of this machine."""
+        """The network of the servers, `None` for the network of this machine."""
         return self._options.network
 
     @property

@@ -41,7 +41,7 @@ class Guard:
     Threads: safe from any thread. Requests are sent one at a time.
 
     Args:
-        network: The network of the servers; by default that of this machine.
+        network: The network of the servers; by default the network of this machine.
 
     Attributes:
         directory: Where the servers run; only its owner can read it.

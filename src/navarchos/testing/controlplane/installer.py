@@ -67,8 +67,8 @@ def find_module(
     installed from.
 
     Args:
-        working_directory: The folder to search first; by default that of the process.
-        project: The project of the programs to build. Some have a module of their own.
+        working_directory: The folder to search first; by default the one of the process.
+        project: The project of the programs to build. Some have a separate module.
     """
     module = _MODULES / (_OWN_MODULE if project in _OWN_PROJECTS else _KUBERNETES_MODULE)
     for root in (working_directory or Path.cwd(), Path(__file__).parents[4]):

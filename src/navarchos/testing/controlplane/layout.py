@@ -61,7 +61,7 @@ def hold_ports(count: int) -> tuple[HeldPort, ...]:
 
 
 class Network(Protocol):
-    """A network of its own, in which the servers run instead of on this machine's network.
+    """A separate network, in which the servers run instead of on this machine's network.
 
     Clients outside reach the servers under the same addresses as without it; real nodes are
     inside. `navarchos.testing.nodes.Lab` is one.

@@ -205,7 +205,7 @@ class ControlPlaneOptions:
         arguments: Further arguments by program; they override the defaults.
         timeout: Seconds until each server must be ready.
         choose_ports: Returns the ports of the servers; called for each attempt.
-        network: The network of the servers; `None` for that of this machine.
+        network: The network of the servers; `None` for the network of this machine.
     """
 
     controllers: bool = True

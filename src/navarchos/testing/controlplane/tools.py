@@ -146,7 +146,7 @@ TOOLS: Final = (ETCD, APISERVER, CONTROLLER_MANAGER, SCHEDULER, KUBECTL, KWOK)
 """The programs of a control plane on loopback. kind and Prometheus are not among them."""
 
 NODE_TOOLS: Final = (KUBELET, KUBE_PROXY, CONTAINERD, CONTAINERD_SHIM, CTR, *CNI_PLUGINS)
-"""The programs of a real node, besides those that Debian packages: runc, iptables, iproute2."""
+"""The programs of a real node. Debian packages further ones: runc, iptables, iproute2."""
 
 
 def find_tools(names: tuple[str, ...]) -> tuple[Tool, ...]:

@@ -9,7 +9,7 @@ with Lab() as lab, ControlPlane(network=lab) as server, Nodes(server, 3) as node
 Linux and root are required. `python -m navarchos.testing.nodes` installs the programs.
 """
 
-from navarchos.testing.nodes.configuration import Machine
+from navarchos.testing.nodes.configuration import RealMachine
 from navarchos.testing.nodes.lab import Lab
 from navarchos.testing.nodes.node import Node
 from navarchos.testing.nodes.nodes import Nodes
@@ -34,7 +34,6 @@ __all__ = [
     "Lab",
     "LabFailed",
     "LinkMissing",
-    "Machine",
     "MachineLacks",
     "Node",
     "NodeFailed",
@@ -44,5 +43,6 @@ __all__ = [
     "NotLinux",
     "NotRoot",
     "ProgramsMissing",
+    "RealMachine",
     "check_requirements",
 ]

@@ -12,7 +12,7 @@ from navarchos.testing.controlplane import ControlPlane, credentials
 from navarchos.testing.nodes import lab_process
 from navarchos.testing.nodes.testimages import PAUSE
 
-__all__ = ["MAX_NODES", "Machine", "write_files"]
+__all__ = ["MAX_NODES", "RealMachine", "write_files"]
 
 JsonObject = dict[str, Any]
 
@@ -40,7 +40,7 @@ disabled_plugins = [
   [plugins.'io.containerd.cri.v1.images'.pinned_images]
     sandbox = "{PAUSE}"
 [plugins.'io.containerd.cri.v1.runtime']
-  # A user without CAP_SYS_RESOURCE may not lower the value of its own process.
+  # A user without CAP_SYS_RESOURCE may not lower the value of a process.
   restrict_oom_score_adj = true
   [plugins.'io.containerd.cri.v1.runtime'.containerd.runtimes.runc]
     runtime_type = "io.containerd.runc.v2"
@@ -96,14 +96,14 @@ _PROXY: Final[JsonObject] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class RealMachine:
     """What a node is made of, as far as the test decides it.
 
     Attributes:
         name: The name of the node.
         number: Its number in the lab, from 1; addresses follow from it.
-        labels: Labels with which the node registers, besides those of every kubelet. Kubernetes
-            allows a node no labels of its own domains but a few.
+        labels: Labels with which the node registers, besides the labels of every kubelet.
+            Kubernetes allows a kubelet only a few labels of its domains.
         taints: The taints with which the node registers.
         kubelet: Fields of the kubelet's configuration that override the defaults here.
     """
@@ -135,7 +135,7 @@ class Machine:
         return f"02:00:0a:5a:00:{_FIRST_ADDRESS + self.number:02x}"
 
 
-def write_files(machine: Machine, control_plane: ControlPlane, etc: Path) -> None:
+def write_files(machine: RealMachine, control_plane: ControlPlane, etc: Path) -> None:
     """Write the configuration and the credentials of a node.
 
     Args:
@@ -177,7 +177,7 @@ def _write_kubeconfig(
     credentials.write_private(path, content)
 
 
-def _pod_network(machine: Machine) -> JsonObject:
+def _pod_network(machine: RealMachine) -> JsonObject:
     addresses = {
         "type": "host-local",
         "dataDir": "/run/cni-ipam",  # forgotten when the node starts again

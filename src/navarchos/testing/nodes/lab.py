@@ -1,4 +1,4 @@
-"""A lab: a network, mounts and processes of its own, where a control plane and its nodes run."""
+"""A lab: a separate network, mounts and processes, where a control plane and its nodes run."""
 
 import json
 import os
@@ -59,13 +59,13 @@ class Lab:
         self._pid = 0
 
     def start(self) -> Self:
-        """Make the namespaces, and remove what killed labs left.
+        """Make the namespaces, and remove control groups and files of killed labs.
 
         Raises:
             AlreadyStarted: The lab runs.
             MachineLacks: This machine cannot run nodes.
             LabFailed: The namespaces cannot be made.
-            OSError: What a killed lab left cannot be removed.
+            OSError: Groups or files of a killed lab cannot be removed.
         """
         if self._keeper is not None:
             raise AlreadyStarted("the lab")
@@ -99,7 +99,7 @@ class Lab:
         """End all processes of the lab and remove its files, and wait until this is done.
 
         Raises:
-            LabFailed: The keeper failed; what is left is removed by the next start.
+            LabFailed: The keeper failed; the next start removes its groups and files.
         """
         keeper, self._keeper = self._keeper, None
         connection, self._connection = self._connection, None
@@ -124,7 +124,7 @@ class Lab:
 
     @property
     def identity(self) -> str:
-        """The name of the lab among those of this machine."""
+        """The name of the lab among all labs of this machine."""
         return self._identity
 
     @property

@@ -4,7 +4,7 @@ The keeper starts the first process of new namespaces and waits. When its owner 
 connection or ends in any way, the keeper ends that process. The kernel then kills every other
 process of the lab, and removes its links, routes, rules and mounts. The keeper removes the
 control groups and files, which no namespace owns. When the keeper is killed as well, the first
-process ends by itself, and the next lab sweeps what is left.
+process ends by itself, and the next lab removes control groups and files.
 
 This file uses the standard library only and is run as a script, so that it starts fast:
 
@@ -22,6 +22,7 @@ import fcntl
 import json
 import os
 import re
+import select
 import shutil
 import signal
 import socket
@@ -39,8 +40,11 @@ __all__ = [
     "NAMESPACES",
     "Registry",
     "hierarchies",
+    "hold",
     "keep",
+    "main",
     "pid_of",
+    "relay",
     "relay_connection",
     "remove_groups",
 ]
@@ -106,12 +110,12 @@ def remove_groups(name: str) -> None:
         top = hierarchy / name
         while top.exists():
             try:
-                # Groups end with their last process, which the kernel is about to remove.
+                # A killed process leaves its group some time later, which nothing reports.
                 _remove_folders(top)
             except OSError:
                 if time.monotonic() > deadline:
                     raise
-                time.sleep(_REMOVAL_PERIOD)
+                select.select([], [], [], _REMOVAL_PERIOD)
 
 
 def _remove_folders(top: Path) -> None:
@@ -122,7 +126,7 @@ def _remove_folders(top: Path) -> None:
 class Registry:
     """The labs of this machine: one file each, which the processes of the lab lock.
 
-    A file that nobody locks belongs to a lab whose processes have all ended.
+    A file without a lock belongs to a lab whose processes have all ended.
 
     Args:
         directory: The folder of the files. All labs of a machine share it.
@@ -315,7 +319,7 @@ async def relay_connection(
         # One side has reset the connection, so the other side's is reset, too.
         _reset(far)
         _reset(writer)
-    far.close()  # after what is still to be sent
+    far.close()  # when all data has been sent
     writer.close()
 
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 from navarchos.testing.controlplane import Binary, Tool
 from navarchos.testing.controlplane.tools import CNI_PLUGINS
 from navarchos.testing.nodes import lab_process, node_process
-from navarchos.testing.nodes.configuration import Machine
+from navarchos.testing.nodes.configuration import RealMachine
 from navarchos.testing.nodes.lab import Lab
 from navarchos.testing.nodes.requirements import PATH, NodeFailed
 
@@ -42,7 +42,7 @@ class Node:
         machine: The node's name, number, labels and taints.
     """
 
-    def __init__(self, machine: Machine, lab: Lab, binaries: Mapping[Tool, Binary]) -> None:
+    def __init__(self, machine: RealMachine, lab: Lab, binaries: Mapping[Tool, Binary]) -> None:
         self.machine = machine
         self._lab = lab
         self._binaries = binaries

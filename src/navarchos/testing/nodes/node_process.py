@@ -30,7 +30,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-__all__ = ["PROGRAMS", "Settings", "main"]
+__all__ = [
+    "PROGRAMS",
+    "Programs",
+    "Settings",
+    "connect",
+    "enter",
+    "join_groups",
+    "main",
+    "make_root",
+]
 
 PROGRAMS: Final = ("containerd", "kubelet", "kube-proxy")
 """The programs that a node runs, in the order of their start."""
@@ -45,7 +54,7 @@ _SHARED: Final = 1 << 20
 _DETACH: Final = 2
 
 _IGNORED: Final = (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE)  # here, not by the programs
-_LAB_NETWORK: Final = "/proc/1/ns/net"  # before this process has a /proc of its own
+_LAB_NETWORK: Final = "/proc/1/ns/net"  # before this process mounts another /proc
 _RUNTIME: Final = "/run/containerd/containerd.sock"
 _RUNTIME_TIMEOUT: Final = 60.0
 _PERIOD: Final = 0.02
@@ -243,7 +252,7 @@ def _write_etc(settings: Settings, etc: Path) -> None:
         "hostname": settings.name,
         "hosts": f"127.0.0.1 localhost {settings.name}",
         "machine-id": settings.machine_id,
-        "resolv.conf": "nameserver 127.0.0.1",  # which nobody serves
+        "resolv.conf": "nameserver 127.0.0.1",  # no server answers there
     }
     for name, text in files.items():
         (etc / name).write_text(f"{text}\n", encoding="utf-8")
@@ -335,14 +344,16 @@ class Programs:
 
     def stop(self, name: str) -> int:
         """Terminate a program, after ten seconds kill it, and return its exit status."""
-        pid = self._pids[name]
-        os.kill(pid, signal.SIGTERM)
-        deadline = time.monotonic() + _GRACE
-        while name in self._pids:
-            if time.monotonic() > deadline:
-                os.kill(pid, signal.SIGKILL)
-            time.sleep(_PERIOD)
-            self.reap()
+        handle = os.pidfd_open(self._pids[name])
+        try:
+            signal.pidfd_send_signal(handle, signal.SIGTERM)
+            ended, _, _ = select.select([handle], [], [], _GRACE)
+            if not ended:
+                signal.pidfd_send_signal(handle, signal.SIGKILL)
+                select.select([handle], [], [])
+        finally:
+            os.close(handle)
+        self.reap()
         return self._ended.pop(name)
 
     def status(self) -> dict[str, int | None]:
@@ -372,7 +383,7 @@ class Programs:
                 raise OSError(f"containerd ended with status {self._ended['containerd']}")
             if time.monotonic() > deadline:
                 raise OSError(f"containerd does not answer after {_RUNTIME_TIMEOUT:g} s")
-            time.sleep(_PERIOD)
+            select.select([], [], [], _PERIOD)  # nothing reports that it listens
 
 
 def _answers(path: str) -> bool:

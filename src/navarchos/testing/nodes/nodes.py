@@ -15,7 +15,7 @@ from navarchos.stopping import StopToken
 from navarchos.testing.controlplane import NODE_TOOLS, Binary, ControlPlane, Lookup, Tool
 from navarchos.testing.controlplane.binaries import Cache, cache_directory, find_binaries
 from navarchos.testing.controlplane.tools import CONTAINERD, NODE
-from navarchos.testing.nodes.configuration import MAX_NODES, Machine, write_files
+from navarchos.testing.nodes.configuration import MAX_NODES, RealMachine, write_files
 from navarchos.testing.nodes.imported import ImportedImages
 from navarchos.testing.nodes.lab import Lab
 from navarchos.testing.nodes.node import Node
@@ -52,9 +52,9 @@ class Nodes:
         nodes["real-1"].power_off()
     ```
 
-    Each node has a network, a disk, processes and control groups of its own. Pods of different
-    nodes reach each other and the API server, and nothing else: there is no name service and no
-    registry. Pods use the images that are given here, with an `imagePullPolicy` of `IfNotPresent`.
+    Each node has a separate network, disk, processes and control groups. Pods of different nodes
+    reach each other and the API server, and nothing else: no name service, and no registry. Pods
+    use the images that are given here, with an `imagePullPolicy` of `IfNotPresent`.
 
     Promises: after `stop` no process, link, mount, control group or file of the nodes is left;
     `Lab` says what holds when this process is killed. The Node objects stay.
@@ -198,7 +198,7 @@ class Nodes:
         Args:
             name: The name of the node; by default the next one. A removed node's name may be
                 used again: that is another machine, with an empty disk.
-            labels: Labels besides those of each node.
+            labels: Labels besides the labels of each node.
             taints: The taints with which the node registers.
 
         Raises:
@@ -258,7 +258,7 @@ class Nodes:
             raise NotStarted("the nodes")
         used = {node.machine.number for node in self._nodes.values()}
         number = min(set(range(1, MAX_NODES + 2)) - used)
-        machine = Machine(
+        machine = RealMachine(
             name or f"{self._prefix}-{number}",
             number,
             {**self._labels, **(labels or {})},

@@ -153,7 +153,7 @@ class FileSystemMissing(MachineLacks):
 
 
 class LinkMissing(MachineLacks):
-    """The kernel does not make a network link of a kind, in a network of its own.
+    """The kernel does not make a network link of a kind in a new network.
 
     Attributes:
         kind: The kind of the link.
@@ -190,7 +190,7 @@ class NodeFailed(NodesError):
     Attributes:
         name: The node.
         why: The cause.
-        tail: The end of the log that tells more; it may be empty.
+        tail: The end of a log with the cause; it may be empty.
     """
 
     def __init__(self, name: str, why: str, tail: str = "") -> None:
@@ -208,7 +208,7 @@ class NodesNotReady(NodesError):
     """Nodes are not Ready in time.
 
     Attributes:
-        names: The nodes, with what they wait for.
+        names: The nodes, each with the reason.
         seconds: The timeout.
         tail: The end of the first node's kubelet log.
     """
@@ -235,7 +235,7 @@ def check_requirements(mounts: str | None = None, filesystems: str | None = None
         filesystems: The content of `/proc/filesystems`, for tests.
 
     Raises:
-        MachineLacks: It cannot. The error's class says what is missing.
+        MachineLacks: It cannot. The error's class names the lack.
     """
     if sys.platform != "linux":
         raise NotLinux(sys.platform)

@@ -9,7 +9,7 @@ import pytest
 from navarchos.errors import ConfigError
 from navarchos.testing.controlplane import ControlPlane, KeyPair
 from navarchos.testing.controlplane.credentials import Authority
-from navarchos.testing.nodes import Machine, Nodes
+from navarchos.testing.nodes import Nodes, RealMachine
 from navarchos.testing.nodes.configuration import write_files
 from navarchos.testing.nodes.node import Node
 from navarchos.testing.nodes.nodes import why_not_ready
@@ -53,11 +53,11 @@ def status(ready: str = "True", boot_id: str = "second", taint: str = "") -> dic
 
 
 def test_addresses_follow_from_the_number() -> None:
-    machine = Machine("real-7", 7)
+    machine = RealMachine("real-7", 7)
     assert machine.address == "10.90.0.17"
     assert machine.pod_range == "10.244.7.0/24"
     assert machine.hardware_address == "02:00:0a:5a:00:11"
-    several = [Machine("any", number) for number in range(1, 201)]
+    several = [RealMachine("any", number) for number in range(1, 201)]
     assert len({each.address for each in several}) == 200
     assert len({each.hardware_address for each in several}) == 200
 
@@ -65,14 +65,14 @@ def test_addresses_follow_from_the_number() -> None:
 @pytest.mark.parametrize("number", [0, 201])
 def test_a_number_outside_the_network_is_refused(number: int) -> None:
     with pytest.raises(ConfigError, match="it must be 1 to 200"):
-        Machine("any", number)
+        RealMachine("any", number)
 
 
 def test_a_node_has_its_own_credentials_and_configuration(tmp_path: Path) -> None:
     (tmp_path / "pki").mkdir()
     issuer = Issuer(tmp_path / "pki")
     taint = {"key": "pool", "effect": "NoSchedule"}
-    machine = Machine("real-2", 2, taints=[taint], kubelet={"nodeLeaseDurationSeconds": 8})
+    machine = RealMachine("real-2", 2, taints=[taint], kubelet={"nodeLeaseDurationSeconds": 8})
     etc = tmp_path / "etc"
     write_files(machine, cast("ControlPlane", issuer), etc)
     assert issuer.users == [
