@@ -8,6 +8,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final, Self
 
+from navarchos.client import TransportError
 from navarchos.clock import SYSTEM_CLOCK, Clock
 from navarchos.errors import AlreadyStarted, ConfigError, NotStarted, Stopped
 from navarchos.logs import get_logger
@@ -57,7 +58,7 @@ class Nodes:
     use the images that are given here, with an `imagePullPolicy` of `IfNotPresent`.
 
     Promises: after `stop` no process, link, mount, control group or file of the nodes is left;
-    `Lab` says what holds when this process is killed. The Node objects stay.
+    `Lab` says what holds when this process is killed.
 
     Lifecycle: `start`, then `stop`, which may be called repeatedly; then `start` again.
     The object is a context manager. The lab and the control plane must run meanwhile.
@@ -155,14 +156,24 @@ class Nodes:
         return self
 
     def stop(self) -> None:
-        """Cut the power of all nodes and remove their disks."""
+        """Remove all nodes, with their disks and, if the API server answers, their Node objects.
+
+        A Node object that stays counts as Ready for some time, and gets pods.
+        """
         with self._lock:
-            for node in self.all:
-                node.kill()
-            for node in self.all:
-                self._discard(node)
-            self._imported = None
-            self._cleanup.close()
+            removed = self.all
+            try:
+                for node in removed:
+                    node.kill()
+                for node in removed:
+                    self._discard(node)
+            finally:
+                self._imported = None
+                self._cleanup.close()
+            try:
+                self._delete_objects([node.name for node in removed])
+            except (NotStarted, TransportError) as error:
+                _log.warning("node_objects_kept", error=str(error))
 
     def __enter__(self) -> Self:
         return self.start()
@@ -223,10 +234,7 @@ class Nodes:
         """
         with self._lock:
             self._discard(self._nodes[name])
-        with self._server.client(user_agent="navarchos-lab") as client:
-            response = client.raw("DELETE", f"/api/v1/nodes/{name}")
-        if response.status not in (HTTPStatus.OK, HTTPStatus.NOT_FOUND):
-            raise NodeFailed(name, f"its Node is not deleted: {response.body!r}")
+        self._delete_objects([name])
 
     def wait_until_ready(self, timeout: float | None = None) -> bool:
         """Wait until each node that has power is Ready, since its latest start.
@@ -281,6 +289,15 @@ class Nodes:
         node.power_off()
         shutil.rmtree(node.directory)
         del self._nodes[node.name]
+
+    def _delete_objects(self, names: Sequence[str]) -> None:
+        if not names:
+            return
+        with self._server.client(user_agent="navarchos-lab") as client:
+            for name in names:
+                response = client.raw("DELETE", f"/api/v1/nodes/{name}")
+                if response.status not in (HTTPStatus.OK, HTTPStatus.NOT_FOUND):
+                    raise NodeFailed(name, f"its Node is not deleted: {response.body!r}")
 
     def _wait(self, nodes: Sequence[Node], timeout: float | None) -> None:
         deadline = None if timeout is None else self._clock.monotonic() + timeout
