@@ -18,7 +18,7 @@ from tests.nodes.conftest import WAITS, Kubectl, answers, is_ready, pod, until
 
 from navarchos.errors import AlreadyStarted, ConfigError, NotStarted
 from navarchos.testing.controlplane import ControlPlane
-from navarchos.testing.nodes import Lab, Nodes, lab_process
+from navarchos.testing.nodes import Lab, Nodes, WatchersMissing, lab_process
 from navarchos.testing.nodes.lab import REGISTRY
 
 pytestmark = pytest.mark.timeout(300)
@@ -290,8 +290,13 @@ def test_how_fast_nodes_are_ready(
     server: ControlPlane, count: int, limit: float, capsys: pytest.CaptureFixture[str]
 ) -> None:
     began = time.monotonic()
-    with Nodes(server, count):
-        seconds = time.monotonic() - began
+    try:
+        with Nodes(server, count):
+            seconds = time.monotonic() - began
+    except WatchersMissing as error:  # other labs run at the same time
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(str(error))
     # Measured, not asserted: the machine may be busy.
     with capsys.disabled():
         sys.stdout.write(f"{count} nodes Ready after {seconds:.1f} s; at rest below {limit:g} s\n")

@@ -210,3 +210,14 @@ def test_commands_of_a_node_that_fail_are_errors(nodes: Nodes) -> None:
     with pytest.raises(subprocess.CalledProcessError):
         nodes["real-1"].run(["false"])
     assert nodes["real-1"].run(["hostname"]).stdout == "real-1\n"
+
+
+def test_nodes_and_pods_outlive_the_api_server(server: ControlPlane, nodes: Nodes) -> None:
+    server.install(pod("stays", WAITS))
+    before = until(lambda: is_ready(server, "stays"))
+    server.restart_apiserver(kill=True)
+    server.install(pod("later", WAITS))
+    until(lambda: is_ready(server, "later"))
+    after = until(lambda: is_ready(server, "stays"))
+    assert after["status"]["containerStatuses"] == before["status"]["containerStatuses"]
+    assert [node_is_ready(server, node) for node in nodes] == ["True", "True"]

@@ -25,6 +25,7 @@ from navarchos.testing.nodes.requirements import (
     NotLinux,
     NotRoot,
     ProgramsMissing,
+    WatchersMissing,
     check_requirements,
 )
 
@@ -44,5 +45,6 @@ __all__ = [
     "NotRoot",
     "ProgramsMissing",
     "RealMachine",
+    "WatchersMissing",
     "check_requirements",
 ]

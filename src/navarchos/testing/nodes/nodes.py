@@ -20,7 +20,7 @@ from navarchos.testing.nodes.configuration import MAX_NODES, RealMachine, write_
 from navarchos.testing.nodes.imported import ImportedImages
 from navarchos.testing.nodes.lab import Lab
 from navarchos.testing.nodes.node import Node
-from navarchos.testing.nodes.requirements import NodeFailed, NodesNotReady
+from navarchos.testing.nodes.requirements import NodeFailed, NodesNotReady, check_watchers
 from navarchos.testing.nodes.testimages import TestImages
 
 __all__ = ["Nodes", "node_lookup", "why_not_ready"]
@@ -125,6 +125,7 @@ class Nodes:
 
         Raises:
             AlreadyStarted: The nodes run.
+            WatchersMissing: The machine allows too few nodes.
             BinariesMissing: Programs were not found.
             ImageError: The images cannot be imported.
             NodeFailed: A node does not start, or has ended.
@@ -134,6 +135,7 @@ class Nodes:
             if self._imported is not None:
                 raise AlreadyStarted("the nodes")
             began = self._clock.monotonic()
+            check_watchers(self._count)
             self._binaries = find_binaries(NODE_TOOLS, self._lookup)
             images = TestImages()
             wanted = self._images if self._images is not None else [images.busybox()]
@@ -214,10 +216,12 @@ class Nodes:
 
         Raises:
             NotStarted: The nodes have not been started.
+            WatchersMissing: The machine allows too few nodes.
             ConfigError: A node has this name.
             NodeFailed: The node does not start.
         """
         with self._lock:
+            check_watchers(1)
             node = self._prepare(name, labels or {}, taints)
             try:
                 node.power_on()

@@ -8,6 +8,7 @@ NodesError(NavarchosError)
     ControllersMissing               control groups without a controller
     FileSystemMissing                overlay
     LinkMissing                      the kernel makes no network link of a kind
+    WatchersMissing                  too few inotify instances for the number of nodes
   LabFailed                          the namespaces of a lab cannot be made, or are lost
   NodeFailed                         a node ended, or does not start
   NodesNotReady                      nodes are not Ready in time
@@ -38,7 +39,9 @@ __all__ = [
     "NotLinux",
     "NotRoot",
     "ProgramsMissing",
+    "WatchersMissing",
     "check_requirements",
+    "check_watchers",
 ]
 
 PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -57,6 +60,7 @@ _PACKAGES: Final = {
 """The programs of the machine, with the packages of Debian that have them."""
 
 _CONTROLLERS: Final = ("cpu", "cpuset", "memory", "pids")
+_WATCHERS: Final = 9  # a kubelet has 6, containerd 2, kube-proxy 1
 _LINKS: Final = ("veth", "bridge")
 _TIMEOUT: Final = 30.0
 
@@ -169,6 +173,29 @@ class LinkMissing(MachineLacks):
         return f"real nodes need network links of the kind {self.kind}, but: {self.why}"
 
 
+class WatchersMissing(MachineLacks):
+    """Root may not watch as many files as the nodes need; a kubelet then ends after its start.
+
+    Attributes:
+        nodes: The number of nodes that were to start.
+        free: The number of inotify instances that root can still make.
+        limit: The setting of the machine.
+    """
+
+    def __init__(self, nodes: int, free: int, limit: int) -> None:
+        super().__init__(nodes, free, limit)
+        self.nodes = nodes
+        self.free = free
+        self.limit = limit
+
+    def __str__(self) -> str:
+        return (
+            f"{self.nodes} real nodes need {self.nodes * _WATCHERS} inotify instances, and "
+            f"{self.free} of {self.limit} are free; stop other nodes, or run "
+            "`sysctl fs.inotify.max_user_instances=1024`"
+        )
+
+
 class LabFailed(NodesError):
     """The namespaces of a lab cannot be made, or are lost.
 
@@ -270,6 +297,32 @@ def _check_links() -> None:
         done = _run(argv)
         if done.returncode != 0:
             raise LinkMissing(kind, done.stderr.strip() or f"status {done.returncode}")
+
+
+def check_watchers(nodes: int, proc: Path = Path("/proc")) -> None:
+    """Verify that a number of nodes can start beside all other processes.
+
+    Args:
+        nodes: The number of nodes to start.
+        proc: The file system of processes, for tests.
+
+    Raises:
+        WatchersMissing: Too few inotify instances are free.
+    """
+    limit = int((proc / "sys/fs/inotify/max_user_instances").read_text(encoding="ascii"))
+    free = limit - sum(_watchers(each) for each in proc.glob("[0-9]*"))
+    if free < nodes * _WATCHERS:
+        raise WatchersMissing(nodes, max(free, 0), limit)
+
+
+def _watchers(process: Path) -> int:
+    try:
+        if process.stat().st_uid != os.geteuid():
+            return 0
+        files = [each.readlink() for each in (process / "fd").iterdir()]
+    except OSError:
+        return 0  # the process has just ended
+    return sum(str(each) == "anon_inode:inotify" for each in files)
 
 
 def _run(argv: Sequence[str]) -> "subprocess.CompletedProcess[str]":

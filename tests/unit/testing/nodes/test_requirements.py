@@ -16,7 +16,9 @@ from navarchos.testing.nodes.requirements import (
     NotLinux,
     NotRoot,
     ProgramsMissing,
+    WatchersMissing,
     check_requirements,
+    check_watchers,
 )
 
 VERSION_1 = """\
@@ -116,6 +118,24 @@ def test_a_missing_kind_of_link_is_named(root: Path, kind: str) -> None:
     with pytest.raises(LinkMissing, match=f"of the kind {kind}, but: no") as caught:
         check_requirements(VERSION_1, "overlay")
     assert (caught.value.kind, caught.value.why) == (kind, "no")
+
+
+def test_free_inotify_instances_limit_the_number_of_nodes(tmp_path: Path) -> None:
+    limit = tmp_path / "sys/fs/inotify/max_user_instances"
+    limit.parent.mkdir(parents=True)
+    limit.write_text("30\n")
+    files = tmp_path / "42" / "fd"
+    files.mkdir(parents=True)
+    for number, target in enumerate(["anon_inode:inotify"] * 3 + ["/dev/null", "socket:[7]"]):
+        (files / str(number)).symlink_to(target)
+    check_watchers(3, tmp_path)
+    with pytest.raises(WatchersMissing) as caught:
+        check_watchers(4, tmp_path)
+    assert (caught.value.nodes, caught.value.free, caught.value.limit) == (4, 27, 30)
+    assert str(caught.value) == (
+        "4 real nodes need 36 inotify instances, and 27 of 30 are free; stop other nodes, or run "
+        "`sysctl fs.inotify.max_user_instances=1024`"
+    )
 
 
 def test_errors_of_nodes_say_what_happened() -> None:
