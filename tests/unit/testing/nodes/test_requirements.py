@@ -1,4 +1,4 @@
-"""What real nodes need of a machine: each lack has an error of its own, with one line."""
+"""What real nodes need of a machine: each lack has a separate error, with one line."""
 
 import os
 import sys
