@@ -261,6 +261,20 @@ def test_nothing_inside_reaches_the_network_outside(
         assert "unreachable" in route.stderr
 
 
+def test_ports_of_two_control_planes_are_reserved(lab: Lab, server: ControlPlane) -> None:
+    def reserved() -> list[str]:
+        path = "/proc/sys/net/ipv4/ip_local_reserved_ports"
+        return lab.run(["cat", path]).stdout.strip().split(",")
+
+    before = reserved()
+    assert server.url.rpartition(":")[2] in before
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    end = lab.forward([port])
+    assert sorted(reserved()) == sorted([*before, str(port)])
+    end()
+
+
 def test_a_lab_starts_once_at_a_time(lab: Lab) -> None:
     with pytest.raises(AlreadyStarted):
         lab.start()

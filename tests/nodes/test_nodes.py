@@ -155,7 +155,7 @@ def test_containers_outlive_a_stopped_kubelet(server: ControlPlane, nodes: Nodes
     server.install(pod("outlives", WAITS, nodeName=node.name))
     identity = until(lambda: is_ready(server, "outlives"))["status"]["containerStatuses"][0]
     node.stop_kubelet()
-    with pytest.raises(NodeFailed, match="cannot stop: KeyError"):
+    with pytest.raises(NodeFailed, match="cannot stop: ValueError: kubelet is not running"):
         node.stop_kubelet()
     node.start_kubelet()
     node.check()
@@ -204,6 +204,27 @@ def test_a_node_that_cannot_start_says_why(server: ControlPlane, nodes: Nodes) -
         node.power_on()
     assert not node.is_on
     nodes.remove("refused")
+
+
+def test_a_node_that_cannot_be_made_leaves_nothing(
+    nodes: Nodes, lab: Lab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError("no space")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("navarchos.testing.nodes.nodes.write_files", fail)
+        with pytest.raises(OSError, match="no space"):
+            nodes.add("half")
+    assert [node.name for node in nodes] == ["real-1", "real-2"]
+    assert not (lab.directory / "nodes" / "half").exists()
+
+
+def test_a_command_that_takes_too_long_is_killed(nodes: Nodes, lab: Lab) -> None:
+    for place in (lab, nodes["real-1"]):
+        with pytest.raises(subprocess.TimeoutExpired):
+            place.run(["sh", "-c", "sleep 4321; true"], timeout=0.5)
+        until(lambda: "sleep 4321" not in lab.run(["ps", "axww"]).stdout)
 
 
 def test_commands_of_a_node_that_fail_are_errors(nodes: Nodes) -> None:

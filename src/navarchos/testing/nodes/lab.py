@@ -3,10 +3,11 @@
 import json
 import os
 import secrets
+import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Final, Self
 
@@ -16,7 +17,7 @@ from navarchos.testing.controlplane.binaries import user_cache
 from navarchos.testing.controlplane.layout import HOST
 from navarchos.testing.nodes import lab_process, requirements
 
-__all__ = ["Lab"]
+__all__ = ["Lab", "run_to_end"]
 
 REGISTRY: Final = Path("/run/navarchos-labs")
 _ANSWER_TIMEOUT: Final = 30.0
@@ -82,7 +83,7 @@ class Lab:
                 ],
                 stdin=theirs.fileno(),
                 stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,  # a few lines, if it fails
                 env={**os.environ, "PATH": requirements.PATH},
                 start_new_session=True,  # signals for this process group are not for the keeper
             )
@@ -107,14 +108,17 @@ class Lab:
             connection.close()
         if keeper is None:
             return
-        try:
-            status = keeper.wait(_END_TIMEOUT)
-        except subprocess.TimeoutExpired as error:
-            keeper.kill()
-            keeper.wait()
-            raise requirements.LabFailed(f"not removed after {_END_TIMEOUT:g} s") from error
-        if status != 0:
-            raise requirements.LabFailed(f"its keeper ended with status {status}")
+        with keeper:
+            try:
+                _, errors = keeper.communicate(timeout=_END_TIMEOUT)
+            except subprocess.TimeoutExpired as error:
+                keeper.kill()
+                raise requirements.LabFailed(f"not removed after {_END_TIMEOUT:g} s") from error
+        if keeper.returncode != 0:
+            why = errors.decode(errors="replace").strip().rpartition("\n")[2]
+            raise requirements.LabFailed(
+                f"its keeper ended with status {keeper.returncode}: {why or 'no message'}"
+            )
 
     def __enter__(self) -> Self:
         return self.start()
@@ -167,16 +171,8 @@ class Lab:
             subprocess.CalledProcessError: The program failed.
             subprocess.TimeoutExpired: It took too long.
         """
-        return subprocess.run(  # noqa: S603 - the caller's program, in the lab
-            self.command(argv),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            timeout=timeout,
-            env={**os.environ, "PATH": requirements.PATH},
-            check=check,
-        )
+        environment = {**os.environ, "PATH": requirements.PATH}
+        return run_to_end(self.command(argv), environment, timeout=timeout, check=check)
 
     def forward(self, ports: Iterable[int]) -> Callable[[], None]:
         """Relay connections to these ports on loopback to the same ports inside the lab.
@@ -227,6 +223,34 @@ class Lab:
         return int(answer["pid"])
 
 
+def run_to_end(
+    argv: Sequence[str], environment: Mapping[str, str], *, timeout: float, check: bool
+) -> "subprocess.CompletedProcess[str]":
+    """Run a program that `nsenter` starts elsewhere; after the timeout its processes are killed.
+
+    `subprocess.run` would kill `nsenter` only, and the program would run on.
+    """
+    with subprocess.Popen(  # noqa: S603 - the caller's program
+        argv,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+        errors="replace",
+        env=environment,
+        start_new_session=True,
+    ) as process:
+        try:
+            stdout, stderr = process.communicate(timeout=timeout)
+        except BaseException:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+            raise
+    if check and process.returncode != 0:
+        raise subprocess.CalledProcessError(process.returncode, argv, stdout, stderr)
+    return subprocess.CompletedProcess(argv, process.returncode, stdout, stderr)
+
+
 def _listen(port: int) -> socket.socket:
     # `HeldPort` may hold the port, without listening; that allows this.
     return socket.create_server((HOST, port), backlog=128)
@@ -236,5 +260,5 @@ def _end(process: "subprocess.Popen[bytes]", output: IO[bytes]) -> None:
     # The program is a child of nsenter in the same process group.
     output.close()
     if process.poll() is None:
-        os.killpg(process.pid, 9)
+        os.killpg(process.pid, signal.SIGKILL)
     process.wait()

@@ -30,6 +30,8 @@ import struct
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -137,8 +139,7 @@ class Registry:
 
     def add(self, identity: str, files: Path) -> int:
         """Add a lab whose files are in a folder; return a descriptor that locks its entry."""
-        self._directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with _locked(self._directory / ".lock"):  # no sweep between creation and lock
+        with self._locked():  # no sweep between creation and lock
             entry = self._directory / identity
             descriptor = os.open(entry, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             os.write(descriptor, str(files).encode())
@@ -146,8 +147,10 @@ class Registry:
         return descriptor
 
     def remove(self, identity: str) -> None:
-        """Remove a lab's entry."""
-        (self._directory / identity).unlink(missing_ok=True)
+        """Remove a lab's entry, and the folder of the entries with the last one."""
+        with self._locked():
+            (self._directory / identity).unlink(missing_ok=True)
+            self._remove_if_empty()
 
     def sweep(self) -> list[str]:
         """Remove control groups and files of labs that ended without it; return their names.
@@ -157,9 +160,10 @@ class Registry:
         """
         if not self._directory.is_dir():
             return []
-        with _locked(self._directory / ".lock"):
-            entries = [each for each in self._directory.iterdir() if each.name != ".lock"]
-            return [each.name for each in entries if self._sweep(each)]
+        with self._locked():
+            swept = [each.name for each in list(self._directory.iterdir()) if self._sweep(each)]
+            self._remove_if_empty()
+        return swept
 
     def _sweep(self, entry: Path) -> bool:
         with entry.open("r+b") as file:
@@ -174,17 +178,28 @@ class Registry:
             entry.unlink()
         return True
 
+    def _remove_if_empty(self) -> None:
+        with suppress(OSError):  # it has entries
+            self._directory.rmdir()
 
-class _locked:  # noqa: N801 - a context manager
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def __enter__(self) -> None:
-        self._file = self._path.open("w", encoding="ascii")
-        fcntl.flock(self._file, fcntl.LOCK_EX)
-
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        while True:
+            # With `exist_ok`, mkdir fails if another lab removes the folder in this moment.
+            with suppress(FileExistsError):
+                self._directory.mkdir(mode=0o700, parents=True)
+            try:
+                descriptor = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY)
+            except FileNotFoundError:
+                continue
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX)
+                # Its last owner may have removed the folder before this process had the lock.
+                if os.fstat(descriptor).st_nlink > 0:
+                    yield
+                    return
+            finally:
+                os.close(descriptor)
 
 
 def pid_of(descriptor: int) -> int:
@@ -289,7 +304,8 @@ def relay(listening: list[socket.socket]) -> None:
     ports = ",".join(str(each.getsockname()[1]) for each in listening)
     # Inside, these numbers are reserved for the servers; outside, the listening sockets do that.
     reserved = Path("/proc/sys/net/ipv4/ip_local_reserved_ports")
-    reserved.write_text(ports, encoding="ascii")
+    earlier = reserved.read_text(encoding="ascii").split()  # of another control plane
+    reserved.write_text(",".join([*earlier, ports]), encoding="ascii")
     asyncio.run(_relay(listening))
 
 

@@ -18,7 +18,7 @@ from navarchos.testing.controlplane import Binary, Tool
 from navarchos.testing.controlplane.tools import CNI_PLUGINS
 from navarchos.testing.nodes import lab_process, node_process
 from navarchos.testing.nodes.configuration import RealMachine
-from navarchos.testing.nodes.lab import Lab
+from navarchos.testing.nodes.lab import Lab, run_to_end
 from navarchos.testing.nodes.requirements import PATH, NodeFailed
 
 __all__ = ["Node"]
@@ -224,19 +224,12 @@ class Node:
             pid = lab_process.pid_of(self._handle) if self._handle >= 0 else -1
             if pid <= 0:
                 raise NodeFailed(self.name, "it has no power")
-        return subprocess.run(  # noqa: S603 - the caller's program, on the node
-            [
-                *("nsenter", f"--target={pid}", "--mount", "--net", "--uts", "--ipc", "--pid"),
-                *("--cgroup", "--", *argv),
-            ],
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            encoding="utf-8",
-            errors="replace",
-            timeout=timeout,
-            env={"HOME": "/root", "PATH": f"/{_PROGRAMS}:{PATH}"},
-            check=check,
-        )
+        command = [
+            *("nsenter", f"--target={pid}", "--mount", "--net", "--uts", "--ipc", "--pid"),
+            *("--cgroup", "--", *argv),
+        ]
+        environment = {"HOME": "/root", "PATH": f"/{_PROGRAMS}:{PATH}"}
+        return run_to_end(command, environment, timeout=timeout, check=check)
 
     def log(self, program: str) -> str:
         """Return the log of `kubelet`, `containerd` or `kube-proxy` since the first start.

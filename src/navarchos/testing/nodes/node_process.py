@@ -344,6 +344,8 @@ class Programs:
 
     def stop(self, name: str) -> int:
         """Terminate a program, after ten seconds kill it, and return its exit status."""
+        if name not in self._pids:
+            raise ValueError(f"{name} is not running")
         handle = os.pidfd_open(self._pids[name])
         try:
             signal.pidfd_send_signal(handle, signal.SIGTERM)

@@ -164,14 +164,13 @@ class Nodes:
         """
         with self._lock:
             removed = self.all
-            try:
+            with ExitStack() as steps:  # the last one first, each of them also after a failure
+                steps.callback(self._cleanup.close)
                 for node in removed:
-                    node.kill()
+                    steps.callback(self._discard, node)
                 for node in removed:
-                    self._discard(node)
-            finally:
+                    steps.callback(node.kill)
                 self._imported = None
-                self._cleanup.close()
             try:
                 self._delete_objects([node.name for node in removed])
             except (NotStarted, TransportError) as error:
@@ -280,18 +279,26 @@ class Nodes:
         if machine.name in self._nodes:
             raise ConfigError("name", machine.name, "a node has this name")
         node = Node(machine, self._lab, self._binaries)
+        self._nodes[machine.name] = node
+        try:
+            self._write_disk(node, self._imported)
+            self._lab.run(["ip", "route", "replace", machine.pod_range, "via", machine.address])
+        except BaseException:
+            self._discard(node)
+            raise
+        return node
+
+    def _write_disk(self, node: Node, imported: ImportedImages) -> None:
         disk = node.directory / "var"
         for folder in ("lib", "log"):
             (disk / folder).mkdir(parents=True)
-        self._nodes[machine.name] = node
-        self._imported.copy_to(disk / "lib" / "containerd")
-        write_files(machine, self._server, node.directory / "etc")
-        self._lab.run(["ip", "route", "replace", machine.pod_range, "via", machine.address])
-        return node
+        imported.copy_to(disk / "lib" / "containerd")
+        write_files(node.machine, self._server, node.directory / "etc")
 
     def _discard(self, node: Node) -> None:
         node.power_off()
-        shutil.rmtree(node.directory)
+        if node.directory.exists():
+            shutil.rmtree(node.directory)
         del self._nodes[node.name]
 
     def _delete_objects(self, names: Sequence[str]) -> None:

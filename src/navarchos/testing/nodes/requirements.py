@@ -7,6 +7,7 @@ NodesError(NavarchosError)
     ProgramsMissing                  runc, iptables, ip and others, which Debian packages
     ControllersMissing               control groups without a controller
     FileSystemMissing                overlay
+    NamespacesRefused                the kernel makes no namespaces for this process
     LinkMissing                      the kernel makes no network link of a kind
     WatchersMissing                  too few inotify instances for the number of nodes
   LabFailed                          the namespaces of a lab cannot be made, or are lost
@@ -17,6 +18,7 @@ NodesError(NavarchosError)
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -33,6 +35,7 @@ __all__ = [
     "LabFailed",
     "LinkMissing",
     "MachineLacks",
+    "NamespacesRefused",
     "NodeFailed",
     "NodesError",
     "NodesNotReady",
@@ -156,6 +159,24 @@ class FileSystemMissing(MachineLacks):
         return f"real nodes need the file system {self.name}; run `modprobe {self.name}`"
 
 
+class NamespacesRefused(MachineLacks):
+    """The kernel makes no namespaces for this process, usually one in a container.
+
+    Attributes:
+        why: The message of `unshare`.
+    """
+
+    def __init__(self, why: str) -> None:
+        super().__init__(why)
+        self.why = why
+
+    def __str__(self) -> str:
+        return (
+            f"real nodes need new namespaces, but: {self.why}; "
+            "in a container, run it with --privileged"
+        )
+
+
 class LinkMissing(MachineLacks):
     """The kernel does not make a network link of a kind in a new network.
 
@@ -277,6 +298,9 @@ def check_requirements(mounts: str | None = None, filesystems: str | None = None
     known = filesystems if filesystems is not None else Path("/proc/filesystems").read_text()
     if "overlay" not in known.split():
         raise FileSystemMissing("overlay")
+    done = _run(["unshare", *lab_process.NAMESPACES, "--fork", "true"])
+    if done.returncode != 0:
+        raise NamespacesRefused(_cause(done))
     _check_links()
 
 
@@ -296,7 +320,11 @@ def _check_links() -> None:
         argv = ["unshare", "--net", "ip", "link", "add", "type", kind]
         done = _run(argv)
         if done.returncode != 0:
-            raise LinkMissing(kind, done.stderr.strip() or f"status {done.returncode}")
+            raise LinkMissing(kind, _cause(done))
+
+
+def _cause(done: "subprocess.CompletedProcess[str]") -> str:
+    return done.stderr.strip() or f"status {done.returncode}"
 
 
 def check_watchers(nodes: int, proc: Path = Path("/proc")) -> None:
@@ -326,13 +354,17 @@ def _watchers(process: Path) -> int:
 
 
 def _run(argv: Sequence[str]) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(  # noqa: S603 - a fixed program
-        argv,
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        encoding="utf-8",
-        errors="replace",
-        timeout=_TIMEOUT,
-        env={**os.environ, "PATH": PATH},
-        check=False,
-    )
+    try:
+        return subprocess.run(  # noqa: S603 - a fixed program
+            argv,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=_TIMEOUT,
+            env={**os.environ, "PATH": PATH},
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        why = f"`{argv[0]}` does not end within {_TIMEOUT:g} s"
+        return subprocess.CompletedProcess(argv, -signal.SIGKILL, "", why)

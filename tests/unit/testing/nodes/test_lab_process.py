@@ -60,6 +60,42 @@ def test_two_labs_have_different_names(tmp_path: Path) -> None:
     os.close(registry.add("same", tmp_path / "files"))
 
 
+def test_the_last_lab_removes_the_folder_of_labs(tmp_path: Path) -> None:
+    registry = Registry(tmp_path / "labs")
+    descriptors = [registry.add(name, tmp_path / name) for name in ("first", "second")]
+    registry.remove("first")
+    assert (tmp_path / "labs").exists()
+    registry.remove("second")
+    assert not (tmp_path / "labs").exists()
+    for descriptor in descriptors:
+        os.close(descriptor)
+
+
+def test_labs_come_and_go_at_the_same_time(tmp_path: Path) -> None:
+    """The folder is removed by one lab in the moment in which another one needs it."""
+    registry = Registry(tmp_path / "labs")
+    failures: list[BaseException] = []
+
+    def come_and_go(thread: int) -> None:
+        try:
+            for number in range(200):
+                name = f"{thread}-{number}"
+                descriptor = registry.add(name, tmp_path / name)
+                assert name not in registry.sweep()
+                registry.remove(name)
+                os.close(descriptor)
+        except BaseException as error:  # noqa: BLE001 - reported by the test
+            failures.append(error)
+
+    threads = [threading.Thread(target=come_and_go, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_pidfd_has_a_process_id_until_the_process_has_ended() -> None:
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     handle = os.pidfd_open(process.pid)

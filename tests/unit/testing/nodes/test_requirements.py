@@ -11,6 +11,7 @@ from navarchos.testing.nodes.requirements import (
     ControllersMissing,
     FileSystemMissing,
     LinkMissing,
+    NamespacesRefused,
     NodeFailed,
     NodesNotReady,
     NotLinux,
@@ -107,6 +108,21 @@ def test_a_missing_file_system_is_named(root: Path) -> None:
     with pytest.raises(FileSystemMissing, match="run `modprobe overlay`") as caught:
         check_requirements(VERSION_1, "nodev\ttmpfs\n")
     assert caught.value.name == "overlay"
+
+
+def test_refused_namespaces_are_named(root: Path) -> None:
+    (root / "unshare").write_text("#!/bin/sh\necho unshare failed: not permitted >&2; exit 1\n")
+    with pytest.raises(NamespacesRefused, match="--privileged") as caught:
+        check_requirements(VERSION_1, "overlay")
+    assert caught.value.why == "unshare failed: not permitted"
+
+
+def test_a_program_that_hangs_is_named(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (root / "unshare").write_text("#!/bin/sh\nexec sleep 60\n")
+    (root / "sleep").symlink_to("/bin/sleep")
+    monkeypatch.setattr(requirements, "_TIMEOUT", 0.1)
+    with pytest.raises(NamespacesRefused, match=r"`unshare` does not end within 0\.1 s"):
+        check_requirements(VERSION_1, "overlay")
 
 
 @pytest.mark.parametrize("kind", ["veth", "bridge"])
