@@ -78,7 +78,7 @@ def test_labs_come_and_go_at_the_same_time(tmp_path: Path) -> None:
 
     def come_and_go(thread: int) -> None:
         try:
-            for number in range(200):
+            for number in range(50):
                 name = f"{thread}-{number}"
                 descriptor = registry.add(name, tmp_path / name)
                 assert name not in registry.sweep()
