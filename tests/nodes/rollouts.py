@@ -1,7 +1,7 @@
 """Rollouts of the shipped Deployment on real nodes, with every change checked."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -50,11 +50,18 @@ HELD: Final = f"{_TELL}ended() {{ until [ -e /story/go ]; do sleep 0.1; done; ex
 """A script that ends some time after SIGTERM: when the test lets it go."""
 
 
-def told(seconds: float = 0.0, *, ends: bool = True) -> str:
-    """Return a script that records SIGTERM, and ends some seconds later or never."""
+def told(seconds: float = 0.0, *, ends: bool = True, beside: str = "") -> str:
+    """Return a script that records SIGTERM, and ends some seconds later or never.
+
+    Args:
+        seconds: The time until its end.
+        ends: Whether it ends by itself.
+        beside: Commands that run in the background; they may use `tell WORD`.
+    """
+    background = f"({beside}) & " if beside else ""
     if ends:
-        return f"{_TELL}ended() {{ sleep {seconds}; tell end; exit 0; }}; {_LOOP}"
-    return f"{_TELL}ended() {{ :; }}; while :; do sleep 0.2; tell tick; done"
+        return f"{_TELL}{background}ended() {{ sleep {seconds}; tell end; exit 0; }}; {_LOOP}"
+    return f"{_TELL}{background}ended() {{ :; }}; while :; do sleep 0.2; tell tick; done"
 
 
 def config(folder: str) -> Iterator[JsonObject]:
@@ -137,10 +144,14 @@ class Story:
     words: Sequence[str]
     times: Sequence[float]
 
+    def at(self, word: str) -> float:
+        """Return the time of the first of a word."""
+        return self.times[self.words.index(word)]
+
     def seconds(self, first: str, last: str) -> float:
         """Return the seconds from the first of a word to the last of another one."""
         ends = [at for word, at in zip(self.words, self.times, strict=True) if word == last]
-        return ends[-1] - self.times[self.words.index(first)]
+        return ends[-1] - self.at(first)
 
 
 class RealCase:
@@ -161,6 +172,7 @@ class RealCase:
         self._nodes = nodes
         self._target = target
         self.forged: set[str] = set()
+        self._undo = ExitStack()
         self._began = SYSTEM_CLOCK.now()
 
     # The operator.
@@ -290,6 +302,16 @@ class RealCase:
         assert evicted
         assert set(evicted.values()) == {1}, evicted
 
+    # Failures of nodes.
+
+    def undo(self, step: Callable[[], object]) -> None:
+        """Register a step that repairs a node, for `undo_now` and for the end of the case."""
+        self._undo.callback(step)
+
+    def undo_now(self) -> None:
+        """Repair the nodes."""
+        self._undo.close()
+
     # The end of the case.
 
     def judge(self) -> None:
@@ -307,6 +329,7 @@ class RealCase:
             steps.callback(self._remove_namespace)
             steps.callback(self._remove_rollout)
             steps.callback(self._power_on)
+            steps.callback(self.undo_now)
 
     def _power_on(self) -> None:
         for node in self._nodes:
