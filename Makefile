@@ -52,6 +52,7 @@ nightly: $(STAMP) controlplane nodes prometheus ## Run randomized tests, chaos a
 		tests/integration/operator/test_kills.py \
 		tests/e2e/test_operator_outages.py tests/e2e/test_operator_changes.py
 	$(BIN)/python -m pytest $(NIGHTLY) tests/nodes
+	$(BIN)/python -m tests.nodes $(NIGHTLY) --server=real tests/e2e tests/integration/operator
 
 .PHONY: lint
 lint: $(STAMP) ## Check style, formatting and the import contracts
@@ -107,6 +108,7 @@ nodes: $(STAMP) ## Get kubelet, containerd and the other programs of real nodes,
 .PHONY: e2e-nodes
 e2e-nodes: $(STAMP) controlplane nodes ## Run the tests on real nodes, with containers; needs Linux and root
 	$(BIN)/python -m pytest -q tests/nodes
+	$(BIN)/python -m tests.nodes -q --server=real tests/e2e/test_shipped_image.py
 
 .PHONY: walkthrough
 walkthrough: $(STAMP) ## Run the README's commands as written, and kubectl, on in-process clusters

@@ -35,7 +35,7 @@ def scale(target: Target, replicas: int) -> None:
 
 @pytest.mark.skipif(
     not os.environ.get(IMAGE),
-    reason="needs nodes that are real and have the image: make e2e-kind",
+    reason="needs nodes that are real and have the image: make e2e-nodes, or make e2e-kind",
 )
 def test_both_replicas_of_the_shipped_image_become_ready_and_one_leads(
     target: Target, installed: Installed
