@@ -15,6 +15,7 @@ from tests.cases.tides import DEFINITION, PROGRAM, TIDE_RESOURCE, TIDES
 from tests.cases.waiting import wait_for
 
 from navarchos.cli.sandbox import runner
+from navarchos.cli.sandbox.clusters import SimulatedCluster
 from navarchos.client import Client, ClientConfig, Resource
 from navarchos.operator.api.v1alpha1 import NODE_ROLLOUTS
 from navarchos.operator.api.v1alpha1.definitions import manifests as definitions
@@ -301,9 +302,10 @@ def test_the_sandbox_runs_other_systems_and_plays_what_they_need(
         played.append("ends")
 
     changed = tuple(replace(each, simulate=play) if each is TIDES else each for each in systems)
-    options = runner.SandboxOptions(nodes=2, pods_per_node=1, systems=changed)
+    options = runner.SandboxOptions(systems=changed)
+    cluster = SimulatedCluster.of_size(2, 1, 20.0, port=0, systems=changed)
     with (
-        runner.Sandbox(options) as sandbox,
+        runner.Sandbox(cluster, options) as sandbox,
         Client.from_config(kubeconfig=sandbox.kubeconfig) as client,
     ):
         tides = client.resource(TIDE_RESOURCE)

@@ -2,6 +2,7 @@
 
 import signal
 import sys
+from collections.abc import Mapping
 from contextlib import ExitStack
 from importlib.abc import Traversable
 from importlib.resources import as_file, files
@@ -10,12 +11,14 @@ from typing import Any, Final, Literal
 
 import click
 import msgspec
+from click.core import ParameterSource
 from rich.console import Console
 
 from navarchos import logs
 from navarchos.cli.controllers import controllers_option
 from navarchos.cli.errors import CommandError, ExitStatus
 from navarchos.cli.manifest_files import Manifest, load
+from navarchos.cli.sandbox.clusters import SandboxCluster, SimulatedCluster
 from navarchos.cli.sandbox.runner import Sandbox, SandboxOptions, SandboxResult
 from navarchos.cli.sandbox.view import LiveView, PlainView, SilentView, View
 
@@ -72,6 +75,25 @@ def _list_examples(context: click.Context, _parameter: object, value: bool) -> N
     help="Approximate number of pods on each node.",
 )
 @click.option(
+    "--real-nodes",
+    type=click.IntRange(1, 20),
+    metavar="N",
+    help="Run N real nodes instead: kubelets and containers on this machine. Requires Linux, root "
+    "and the programs of `python -m navarchos.testing.nodes`.",
+)
+@click.option(
+    "--image",
+    "images",
+    multiple=True,
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="OCI archive of an image for pods on real nodes; repeatable.",
+)
+@click.option(
+    "--no-manager",
+    is_flag=True,
+    help="Run no manager, to deploy one with kubectl; with --serve.",
+)
+@click.option(
     "--speed",
     type=click.FloatRange(min=0, max=10_000, min_open=True),
     default=20.0,
@@ -110,26 +132,70 @@ def _list_examples(context: click.Context, _parameter: object, value: bool) -> N
     help="json prints one object with documented fields at the end.",
 )
 def sandbox(
-    *, filenames: tuple[Path, ...], serve: bool, output: Literal["text", "json"], **flags: Any
+    *,
+    filenames: tuple[Path, ...],
+    serve: bool,
+    output: Literal["text", "json"],
+    **flags: Any,
 ) -> None:
-    """Run rollouts on a simulated cluster in this process.
+    """Run rollouts on a simulated cluster in this process, or on real nodes.
 
     Exits with 0 if every rollout is Completed, with 1 if a rollout is Halted or the
     timeout has passed. With --serve and without -f no rollout is created: create one with
     kubectl.
     """
+    if flags["no_manager"] and (not serve or filenames):
+        raise click.UsageError("--no-manager requires --serve, and excludes -f")
     # The manager logs to its own file. Here only errors are shown to the user.
     logs.configure(level="error", style="console")
     manifests = [] if serve and not filenames else _load(filenames)
     console = Console()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
-    with Sandbox(SandboxOptions(**flags)) as run:
+    options = SandboxOptions(
+        timeout=flags["timeout"],
+        kubeconfig=flags["kubeconfig"],
+        systems=flags["systems"],
+        runs_manager=not flags["no_manager"],
+    )
+    with Sandbox(_cluster(flags), options) as run:
         if serve:
             _print_addresses(run)
         if manifests:
             _show_result(run.roll_out(manifests, _view(console, output)), output)
         if serve:
             run.serve(_view(console, output))
+
+
+def _is_given(name: str) -> bool:
+    source = click.get_current_context().get_parameter_source(name)
+    return source is not ParameterSource.DEFAULT
+
+
+def _cluster(flags: Mapping[str, Any]) -> SandboxCluster:
+    if flags["real_nodes"] is None:
+        if flags["images"]:
+            raise click.UsageError("--image requires --real-nodes")
+        sizes = (flags["nodes"], flags["pods_per_node"], flags["speed"])
+        return SimulatedCluster.of_size(*sizes, port=flags["port"], systems=flags["systems"])
+    for name in ("nodes", "speed", "port"):
+        if _is_given(name):
+            raise click.UsageError(f"--{name} is for the simulated cluster, not for --real-nodes")
+    for system in flags["systems"]:
+        if system.simulate is not None:
+            why = f"--controllers={system.name} needs the simulated cluster, not --real-nodes"
+            raise click.UsageError(why)
+    try:
+        from navarchos.cli.sandbox.real_nodes import RealCluster
+    except ImportError as error:
+        why = f"--real-nodes needs {error.name}; run `pip install 'navarchos[controlplane]'`"
+        raise CommandError(why, status=ExitStatus.USAGE) from error
+    return RealCluster(
+        flags["real_nodes"],
+        flags["pods_per_node"],
+        images=flags["images"],
+        systems=flags["systems"],
+        report=lambda line: click.echo(line, err=True),
+    )
 
 
 def _show_result(result: SandboxResult, output: str) -> None:

@@ -1,4 +1,4 @@
-"""The sandbox: API server, simulated cluster and manager process, and the report of a run."""
+"""The sandbox: a cluster and the manager process, and the report of a run."""
 
 import contextlib
 import signal
@@ -16,16 +16,14 @@ from navarchos.cli import controllers
 from navarchos.cli import manifest_files as files
 from navarchos.cli.errors import CommandError, ExitStatus
 from navarchos.cli.manifest_files import Manifest
+from navarchos.cli.sandbox.clusters import SandboxCluster
 from navarchos.cli.sandbox.observer import Observer, Snapshot
 from navarchos.cli.sandbox.view import View
 from navarchos.client import Client, ClientSettings
 from navarchos.clock import SYSTEM_CLOCK, Clock
 from navarchos.operator.api import v1alpha1 as api
-from navarchos.operator.names import DRAIN_COMPLETED_LABEL
 from navarchos.operator.systems import ROLLOUTS, System
 from navarchos.runtime.conditions import find_condition
-from navarchos.testing.apiserver import ApiServer
-from navarchos.testing.cluster import Cluster, ClusterOptions
 
 __all__ = [
     "PROGRAM",
@@ -51,6 +49,7 @@ class SandboxReport:
         api_requests: Requests of the manager, by verb.
         manager_peak_memory: Bytes; 0 if the operating system does not report it.
         seconds: Real time from the creation of the rollouts to the end.
+        checks_budgets: Whether a violated budget would have ended the run.
     """
 
     rollouts: Sequence[api.NodeRollout]
@@ -61,6 +60,7 @@ class SandboxReport:
     api_requests: Mapping[str, int]
     manager_peak_memory: int
     seconds: float
+    checks_budgets: bool = True
 
     def as_json(self) -> dict[str, object]:
         """Return the object that `-o json` prints."""
@@ -83,9 +83,10 @@ class SandboxReport:
             for r in self.rollouts
         ]
         requests = sum(self.api_requests.values())
+        budgets = ", no budget violated" if self.checks_budgets else ""
         lines.append(
             f"{self.seconds:.1f} s, {self.evictions} pods evicted, at most "
-            f"{self.max_in_flight} in flight, {requests} requests, no budget violated"
+            f"{self.max_in_flight} in flight, {requests} requests{budgets}"
         )
         return "\n".join(lines)
 
@@ -265,25 +266,19 @@ _TICK: Final = 0.25
 
 @dataclass(frozen=True, slots=True)
 class SandboxOptions:
-    """Size and speed of the sandbox.
+    """The cluster of the sandbox, and how it is used.
 
     Attributes:
-        nodes: The number of nodes.
-        pods_per_node: The approximate number of pods on each node.
-        speed: Simulated seconds in a real second.
         timeout: Real seconds after which a run fails.
-        port: Port of the server on loopback; 0 uses a free port.
         kubeconfig: The file to write the kubeconfig to; `None` for a temporary file.
         systems: The systems that the manager runs.
+        runs_manager: Whether a manager runs.
     """
 
-    nodes: int = 12
-    pods_per_node: int = 8
-    speed: float = 20.0
     timeout: float = 300.0
-    port: int = 0
     kubeconfig: Path | None = None
     systems: tuple[System, ...] = (ROLLOUTS,)
+    runs_manager: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -295,13 +290,17 @@ class SandboxResult:
 
 
 class Sandbox:
-    """A simulated cluster, its API server and the production manager, as a context manager.
+    """A cluster with its API server and the production manager, as a context manager.
 
     Promises: leaving the context ends the manager process, frees the port and removes
-    all files of the sandbox within two seconds, also after an error or a signal.
+    all files of the sandbox, also after an error or a signal; within two seconds if the
+    cluster is simulated.
     """
 
-    def __init__(self, options: SandboxOptions, *, clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(
+        self, cluster: SandboxCluster, options: SandboxOptions, *, clock: Clock = SYSTEM_CLOCK
+    ) -> None:
+        self._cluster = cluster
         self._options = options
         self._clock = clock
         self._observer = Observer(clock=clock)
@@ -324,7 +323,7 @@ class Sandbox:
     @property
     def url(self) -> str:
         """The URL of the server."""
-        return self._server.url
+        return self._cluster.url
 
     @property
     def kubeconfig(self) -> Path:
@@ -338,6 +337,7 @@ class Sandbox:
             CommandError: The server refused an object (status 2, nothing was created), or
                 the manager exited too often (status 1).
         """
+        manifests = self._cluster.adapt(manifests)
         files.check(self._client, manifests)
         started = self._clock.monotonic()
         created = files.create(self._client, manifests)
@@ -360,46 +360,27 @@ class Sandbox:
     def _set_up(self, stack: ExitStack) -> None:
         options = self._options
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="navarchos-")))
-        # The operator's kinds are always served: the manager of any system needs them.
-        systems = {system.name: system for system in (ROLLOUTS, *options.systems)}.values()
-        definitions = [each for system in systems for each in system.definitions()]
-        self._server = ApiServer(port=options.port, crds=definitions)
-        self._cluster = Cluster(
-            self._server,
-            options=ClusterOptions(
-                nodes=options.nodes,
-                pods_per_node=options.pods_per_node,
-                speed=options.speed,
-                terminate_label=DRAIN_COMPLETED_LABEL,
-            ),
-        )
-        self._server.start()
-        stack.callback(self._server.stop)
-        stack.callback(self._server.subscribe(self._observer.on_change))
+        self._cluster.serve(stack, self._observer.on_change)
         self._kubeconfig = self._write_kubeconfig(stack, directory)
         self._client = Client.from_config(
             kubeconfig=self._kubeconfig,
             settings=ClientSettings(user_agent=f"navarchos-sandbox/{__version__}"),
         )
         stack.callback(self._client.close)
-        self._cluster.populate()
-        self._cluster.start()
-        stack.callback(self._cluster.stop)
-        for system in options.systems:
-            if system.simulate is not None:
-                stack.enter_context(system.simulate(self._server, self._cluster))
+        self._cluster.populate(stack)
         self._manager = ManagerProcess(
             self._kubeconfig,
             log=directory / "manager.log",
             flags=controllers.flags(system.name for system in options.systems),
         )
-        self._manager.start()
-        stack.callback(self._manager.stop)
+        if options.runs_manager:
+            self._manager.start()
+            stack.callback(self._manager.stop)
 
     def _write_kubeconfig(self, stack: ExitStack, directory: Path) -> Path:
         path = self._options.kubeconfig or directory / "kubeconfig"
         try:
-            self._server.write_kubeconfig(path)
+            self._cluster.write_kubeconfig(path)
         except OSError as error:
             raise CommandError(
                 f"--kubeconfig {path}: cannot be written: {error.strerror}", status=ExitStatus.USAGE
@@ -415,7 +396,8 @@ class Sandbox:
                 view.show(snapshot)
                 if until(snapshot) or self._cluster.violations:
                     return snapshot
-                self._manager.ensure_running()
+                if self._options.runs_manager:
+                    self._manager.ensure_running()
                 seen = self._observer.wait(seen, _TICK)
 
     def _judge(self, snapshot: Snapshot, names: Sequence[str]) -> CommandError | None:
@@ -430,13 +412,14 @@ class Sandbox:
     def _report(self, snapshot: Snapshot, names: Sequence[str], seconds: float) -> SandboxReport:
         return SandboxReport(
             rollouts=[r for r in snapshot.rollouts if r.metadata.name in names],
-            nodes=self._options.nodes,
+            nodes=self._cluster.nodes,
             order=snapshot.order,
             max_in_flight=snapshot.max_in_flight,
-            evictions=self._cluster.stats.evictions_granted,
-            api_requests=self._server.requests_by("navarchos-manager/"),
+            evictions=self._cluster.evictions,
+            api_requests=self._cluster.manager_requests(),
             manager_peak_memory=self._manager.peak_memory,
             seconds=seconds,
+            checks_budgets=self._cluster.checks_budgets,
         )
 
 
