@@ -3,13 +3,13 @@
 import copy
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from datetime import datetime
 from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 
-from navarchos.cli.errors import CommandError
+from navarchos.cli.errors import CommandError, ExitStatus
 from navarchos.cli.manifest_files import Manifest
 from navarchos.cli.sandbox.clusters import MANAGER_AGENT, definitions_of
 from navarchos.operator.api.v1alpha1 import NODE_REPLACEMENTS, NODE_ROLLOUTS
@@ -20,8 +20,9 @@ from navarchos.testing.cluster import ClusterOptions
 from navarchos.testing.cluster.kinds import NODES
 from navarchos.testing.cluster.nodes import ROLE_LABEL, ZONE_LABEL, Machine, machines, successor
 from navarchos.testing.cluster.population import populate
-from navarchos.testing.controlplane import ControlPlane
-from navarchos.testing.nodes import Lab, Nodes
+from navarchos.testing.controlplane import BinariesMissing, ControlPlane, ControlPlaneError
+from navarchos.testing.nodes import Lab, MachineLacks, Nodes, NodesError
+from navarchos.testing.nodes.images import ImageError
 from navarchos.testing.nodes.testimages import BUSYBOX, TestImages
 
 __all__ = ["RealCluster", "runnable"]
@@ -79,22 +80,16 @@ class RealCluster:
 
     def serve(self, stack: ExitStack, on_change: Callable[[Change], None]) -> None:
         """Start the lab and the control plane, and call `on_change` after every change."""
-        stack.enter_context(self._lab)
-        stack.enter_context(self._server)
-        stack.callback(self._server.subscribe(on_change, kinds=_OBSERVED))
+        with _errors_of_the_command():
+            stack.enter_context(self._lab)
+            stack.enter_context(self._server)
+            stack.callback(self._server.subscribe(on_change, kinds=_OBSERVED))
 
     def populate(self, stack: ExitStack) -> None:
         """Start the nodes and the workloads, and wait until the nodes are Ready."""
-        images = [TestImages().busybox(), *self._images]
-        nodes = stack.enter_context(Nodes(self._server, 0, images=images))
-        self._client = stack.enter_context(self._server.client(user_agent="navarchos-cloud/1"))
-        for machine in self._machines.values():
-            nodes.add(machine.name)
-        if not nodes.wait_until_ready(_READY_TIMEOUT):
-            raise CommandError(f"the nodes are not Ready after {_READY_TIMEOUT:g} s")
-        for machine in self._machines.values():
-            self._describe(machine)
-        self._server.install(*_population(self._options, self._server.clock.now()))
+        with _errors_of_the_command():
+            nodes = self._start_nodes(stack)
+            self._server.install(*_population(self._options, self._server.clock.now()))
         cloud = ThreadPoolExecutor(1, "sandbox-cloud")
         stack.callback(cloud.shutdown, cancel_futures=True)
 
@@ -106,6 +101,18 @@ class RealCluster:
                     self._replaced.append(cloud.submit(self._replace, nodes, machine))
 
         stack.callback(self._server.subscribe(on_node, kinds=_OBSERVED[:1]))
+
+    def _start_nodes(self, stack: ExitStack) -> Nodes:
+        images = [TestImages().busybox(), *self._images]
+        nodes = stack.enter_context(Nodes(self._server, 0, images=images))
+        self._client = stack.enter_context(self._server.client(user_agent="navarchos-cloud/1"))
+        for machine in self._machines.values():
+            nodes.add(machine.name)
+        if not nodes.wait_until_ready(_READY_TIMEOUT):
+            raise CommandError(f"the nodes are not Ready after {_READY_TIMEOUT:g} s")
+        for machine in self._machines.values():
+            self._describe(machine)
+        return nodes
 
     @property
     def url(self) -> str:
@@ -125,11 +132,12 @@ class RealCluster:
         """Nothing: a real API server enforces budgets by itself.
 
         Raises:
-            NodesError: A machine could not be replaced.
+            CommandError: A machine could not be replaced.
         """
-        for replaced in list(self._replaced):
-            if replaced.done():
-                replaced.result()
+        with _errors_of_the_command():
+            for replaced in list(self._replaced):
+                if replaced.done():
+                    replaced.result()
         return ()
 
     @property
@@ -173,6 +181,17 @@ class RealCluster:
                 )
                 _run(container, _RUNS_ONCE)
         return changed
+
+
+@contextmanager
+def _errors_of_the_command() -> Iterator[None]:
+    """Turn errors of the machine and of its programs into the ones of the command."""
+    try:
+        yield
+    except (MachineLacks, BinariesMissing, ImageError) as error:
+        raise CommandError(f"--real-nodes: {error}", status=ExitStatus.USAGE) from error
+    except (NodesError, ControlPlaneError) as error:
+        raise CommandError(f"--real-nodes: {error}") from error
 
 
 def _population(options: ClusterOptions, now: datetime) -> Iterator[JsonObject]:
