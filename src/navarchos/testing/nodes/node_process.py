@@ -55,9 +55,8 @@ _DETACH: Final = 2
 
 _IGNORED: Final = (signal.SIGINT, signal.SIGHUP, signal.SIGPIPE)  # here, not by the programs
 _LAB_NETWORK: Final = "/proc/1/ns/net"  # before this process mounts another /proc
-_RUNTIME: Final = "/run/containerd/containerd.sock"
 _RUNTIME_TIMEOUT: Final = 60.0
-_PERIOD: Final = 0.02
+_LOGS: Final = "/var/log"
 _GRACE: Final = 10.0
 _STACK: Final = "/sys/fs/cgroup"
 _COPIED: Final = (
@@ -321,8 +320,13 @@ class Programs:
         self._pids: dict[str, int] = {}  # of programs that run
         self._ended: dict[str, int] = {}  # the status of programs that ended by themselves
 
-    def start(self, name: str) -> None:
-        """Start a program whose output goes to `/var/log/NAME.log`."""
+    def start(self, name: str, **variables: str) -> None:
+        """Start a program whose output goes to `/var/log/NAME.log`.
+
+        Args:
+            name: The program, one of `PROGRAMS`.
+            variables: Further environment variables.
+        """
         if name in self._pids:
             raise ValueError(f"{name} is already running")
         self._ended.pop(name, None)
@@ -333,10 +337,10 @@ class Programs:
         self._pids[name] = os.posix_spawn(
             f"/{self._folder}/{name}",
             argv,
-            self._environment,
+            {**self._environment, **variables},
             file_actions=[
                 (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-                (os.POSIX_SPAWN_OPEN, 1, f"/var/log/{name}.log", flags, 0o644),
+                (os.POSIX_SPAWN_OPEN, 1, f"{_LOGS}/{name}.log", flags, 0o644),
                 (os.POSIX_SPAWN_DUP2, 1, 2),
             ],
             setsigdef=_IGNORED,
@@ -376,25 +380,35 @@ class Programs:
                     del self._pids[name]
                     self._ended[name] = os.waitstatus_to_exitcode(status)
 
-    def wait_for_runtime(self) -> None:
-        """Wait until containerd answers; the kubelet ends if it does not."""
+    def start_runtime(self) -> None:
+        """Start containerd, and wait until it serves kubelets; a kubelet ends if it does not.
+
+        Its socket listens before that. It reports the end of its start as it does to systemd.
+
+        Raises:
+            OSError: containerd ended, or reports nothing in a minute.
+        """
         deadline = time.monotonic() + _RUNTIME_TIMEOUT
-        while not _answers(_RUNTIME):
-            self.reap()
-            if "containerd" not in self._pids:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as reports:
+            reports.bind("")  # the kernel chooses a name, in the node's network
+            self.start("containerd", NOTIFY_SOCKET=f"@{reports.getsockname()[1:].decode()}")
+            handle = os.pidfd_open(self._pids["containerd"])
+            try:
+                self._wait_for_report(reports, handle, deadline)
+            finally:
+                os.close(handle)
+
+    def _wait_for_report(self, reports: socket.socket, handle: int, deadline: float) -> None:
+        while True:
+            left = max(0.0, deadline - time.monotonic())
+            readable, _, _ = select.select([reports.fileno(), handle], [], [], left)
+            if not readable:
+                raise OSError(f"containerd is not ready after {_RUNTIME_TIMEOUT:g} s")
+            if handle in readable:
+                self.reap()
                 raise OSError(f"containerd ended with status {self._ended['containerd']}")
-            if time.monotonic() > deadline:
-                raise OSError(f"containerd does not answer after {_RUNTIME_TIMEOUT:g} s")
-            select.select([], [], [], _PERIOD)  # nothing reports that it listens
-
-
-def _answers(path: str) -> bool:
-    with socket.socket(socket.AF_UNIX) as client:
-        try:
-            client.connect(path)
-        except OSError:
-            return False
-    return True
+            if b"READY=1" in reports.recv(1 << 12).splitlines():
+                return
 
 
 def _answer(programs: Programs, request: dict[str, Any]) -> dict[str, Any]:
@@ -448,8 +462,7 @@ def main() -> None:
             join_groups(settings)
             enter(make_root(settings))
             programs = Programs(settings, next(iter(settings.programs)))
-            programs.start("containerd")
-            programs.wait_for_runtime()
+            programs.start_runtime()
             for name in PROGRAMS[1:]:
                 programs.start(name)
         except (OSError, subprocess.SubprocessError) as error:
