@@ -234,7 +234,9 @@ class RealCase:
     def story(self, node: str, pod: JsonObject) -> Story:
         """Return what the container of a pod wrote on its node."""
         path = self._disk(node) / pod["metadata"]["name"]
-        lines = [line.split() for line in path.read_text(encoding="ascii").splitlines()]
+        # A container that has not started has written nothing.
+        text = path.read_text(encoding="ascii") if path.exists() else ""
+        lines = [line.split() for line in text.splitlines()]
         return Story([word for word, _ in lines], [float(at) for _, at in lines])
 
     def let_go(self) -> None:
@@ -263,8 +265,7 @@ class RealCase:
 
     def wait_for_end_of_pod(self, node: str, pod: JsonObject) -> None:
         """Wait until a pod got SIGTERM, in the middle of the drain of its node."""
-        path = self._disk(node) / pod["metadata"]["name"]
-        wait_for("SIGTERM", lambda: "TERM" in path.read_text(encoding="ascii"), LIMIT)
+        wait_for("SIGTERM", lambda: "TERM" in self.story(node, pod).words, LIMIT)
 
     def complete(self) -> JsonObject:
         """Wait until the rollout is Completed and return its status."""

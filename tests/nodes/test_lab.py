@@ -69,7 +69,8 @@ def network() -> dict[str, str]:
 def groups(identity: str) -> list[Path]:
     """Return the control groups of a lab."""
     name = f"{lab_process.GROUP_PREFIX}{identity}"
-    return [path for path in Path("/sys/fs/cgroup").glob(f"**/{name}") if path.is_dir()]
+    # Not by a recursive glob, which fails if a group is removed meanwhile.
+    return [folder / name for folder in lab_process.hierarchies() if (folder / name).is_dir()]
 
 
 def files(identity: str) -> list[Path]:
